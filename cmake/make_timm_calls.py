@@ -24,7 +24,6 @@ from unittest import mock
 
 import timm
 import torch
-from vitune._export.forward_graph import ForwardGraph
 from torch import fx
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -34,6 +33,7 @@ from vitune._compile import backend  # noqa: E402
 from vitune._compile.graph import folded_parameters, match as match_module, tree  # noqa: E402
 from vitune._compile.patterns import linear as linear_pattern  # noqa: E402
 from vitune._dropin import layer_norm as dropin_layer_norm  # noqa: E402
+from vitune._export.forward_graph import ForwardGraph  # noqa: E402
 from vitune._ops import attention as attention_ops, linear as linear_ops, norm as norm_ops  # noqa: E402
 from vitune._compile.graph.benchmark import Times  # noqa: E402
 

@@ -29,13 +29,13 @@ if torch is not None and timm is not None:
     from vitune._runtime import command as _command
 
 #: A model of each kind -> for how many images, and how many different problems it asks of an empty database.
-MODELS = {"vit_base_patch16_224": (32, 10), "deit3_small_patch16_224": (2, 21), "beit_base_patch16_224": (8, 20),
-          "vit_large_patch14_dinov2": (1, 19), "vit_base_patch16_dinov3": (2, 19), "eva02_base_patch14_448": (2, 10),
-          "vit_base_patch16_siglip_224": (4, 26), "vit_base_patch32_clip_224": (64, 10), "swin_tiny_patch4_window7_224": (32, 46),
+MODELS = {"vit_base_patch16_224": (32, 22), "deit3_small_patch16_224": (2, 35), "beit_base_patch16_224": (8, 20),
+          "vit_large_patch14_dinov2": (1, 33), "vit_base_patch16_dinov3": (2, 19), "eva02_base_patch14_448": (2, 10),
+          "vit_base_patch16_siglip_224": (4, 26), "vit_base_patch32_clip_224": (64, 22), "swin_tiny_patch4_window7_224": (32, 46),
           "swinv2_tiny_window8_256": (3, 38), "hiera_base_224": (8, 58), "twins_svt_small": (2, 70),
           "maxvit_tiny_tf_224": (2, 43), "pvt_v2_b2": (16, 38), "davit_tiny": (2, 49),
           "coatnet_0_rw_224": (8, 5), "crossvit_15_240": (2, 39), "cait_xxs24_224": (2, 36),
-          "xcit_tiny_12_p16_224": (2, 23), "vit_tiny_r_s16_p8_384": (2, 18)}
+          "xcit_tiny_12_p16_224": (2, 23), "vit_tiny_r_s16_p8_384": (2, 30)}
 
 
 class Stop(Exception):

@@ -70,6 +70,11 @@ class FolderCase(unittest.TestCase):
         return model_file.read(self.path), written
 
 
+class MeanOfTokens(nn.Module if torch is not None else object):
+    def forward(self, tokens):
+        return tokens.mean(1, keepdim=True)
+
+
 @needs_torch
 class ExportTest(FolderCase):
     def test_a_vision_transformer_is_the_nodes_that_its_blocks_are(self):
@@ -87,6 +92,19 @@ class ExportTest(FolderCase):
         self.assertEqual(held.graph["nodes"][5]["act"], "gelu")
         self.assertEqual(held.graph["nodes"][6]["residual"], held.graph["nodes"][5]["x"])
         self.assertEqual(held.graph["inputs"], [{"name": "pixels", "type": "bf16", "shape": ["B", 3, 32, 32]}])
+
+    def test_rows_that_nothing_reads_are_not_computed(self):
+        """Of the last block, behind its keys and values: all but the class token's, where it is read alone."""
+        def rows_of_blocks(held):
+            shapes = {value["name"]: value["shape"] for value in held.graph["values"]}
+            outs = [node["out"] for node in held.graph["nodes"] if node["at"].startswith("blocks")]
+            return [shapes[out["of"] if isinstance(out, dict) else out][1] for out in outs]
+        model = Classifier()
+        held, _ = self.exported(model, torch.zeros(1, 3, 32, 32))
+        self.assertEqual(rows_of_blocks(held), [17] * 6 + [1] * 4)
+        model.norm = MeanOfTokens()
+        held, _ = self.exported(model, torch.zeros(1, 3, 32, 32))
+        self.assertEqual(rows_of_blocks(held), [17] * 10)
 
     def test_weights_have_the_files_type_and_vectors_their_own(self):
         model = Classifier()

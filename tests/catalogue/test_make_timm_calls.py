@@ -11,10 +11,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "cmake"))
 
 try:
-    import make_timm_calls as script
+    import timm  # noqa: F401
     import torch
 except ImportError as missing:
     raise unittest.SkipTest(f"{missing.name} is not installed")
+import make_timm_calls as script  # noqa: E402
 
 F = torch.nn.functional
 MODELS = ("deit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "xcit_nano_12_p16_224")

@@ -20,7 +20,7 @@ from .._ops import attention as attention_ops
 from .._runtime.context import Selection
 from .._runtime.errors import InvalidArgument, VituneError
 from .._runtime.structs import VERSION
-from .graph import benchmark, checkpoints, distinct, inputs as graph_inputs, subgraph, tokens
+from .graph import benchmark, checkpoints, dead_rows, distinct, inputs as graph_inputs, subgraph, tokens
 from .graph.benchmark import Times
 from .graph.folded_parameters import FoldedParameters, FoldCache
 from .graph.layouts import Layouts, Misfits
@@ -118,6 +118,7 @@ class Backend:
         """Places of several operators' calls first: their nodes are gone once such a call is replaced, and what they leave (the
         layers around windows) is looked at in the graph as it is then."""
         calls, errors = [], []
+        left_out = dead_rows.leave_out(module)
         copies = tokens.lay_out(module)
         for operators in (tuple(each for each in PATTERNS if each.spans), tuple(each for each in PATTERNS if not each.spans)):
             made, error = self._pass(operators, module, prepared)
@@ -132,7 +133,7 @@ class Backend:
             tokens.take_out(module, copies)
         given = (value_of(node) for node in prepared.inputs if not node.name.startswith("l_self_"))
         shapes = ", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor))
-        return Graph(shapes, tuple(calls), "; ".join(errors))
+        return Graph(shapes, tuple(calls), "; ".join(errors), str(left_out or ""))
 
     def _pass(self, operators: Sequence[FusionPattern], module: fx.GraphModule, prepared: FoldedParameters) -> tuple[list[Call], str]:
         """Puts in what these operators find, but for what leads to a place that cannot take it; or, with the error, nothing."""

@@ -1,7 +1,7 @@
 # python/vitune/_compile/whole.py -- All that the patterns find in a recorded pass, put in without asking a GPU: what an exported model is.
 # SPDX-License-Identifier: Apache-2.0
 """The only way in for what writes models down. A graph has torch.ops.vitune's operators afterwards where they can stand, each in its
-largest place; nothing is timed, and no weight has a second form."""
+largest place; rows that nothing reads are left out; nothing is timed, and no weight has a second form."""
 from __future__ import annotations
 
 from collections.abc import Container
@@ -11,7 +11,7 @@ from torch import fx
 
 from .._ops import attention as attention_ops
 from .backend import PATTERNS
-from .graph import tokens
+from .graph import dead_rows, tokens
 from .graph.layouts import Layouts, Misfits
 from .graph.match import FusionPattern, Match, Rewrite
 from .graph.tree import beginning_at
@@ -20,6 +20,7 @@ from .graph.tree import beginning_at
 def put_all(module: fx.GraphModule, besides: Container[str]) -> None:
     """Of a graph of tensors on the meta device, which are taken for a GPU's. besides: names of nodes that stay as they are."""
     with attention_ops.meta_as_gpu():
+        dead_rows.leave_out(module)
         tokens.lay_out(module)
         for spans in (True, False):
             _put([pattern for pattern in PATTERNS if pattern.spans == spans], module, besides)

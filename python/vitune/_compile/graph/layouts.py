@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Optional
 
@@ -25,6 +25,12 @@ def _same_layout(a: Any, b: Any, but_ones: bool = False) -> bool:
         return False
     return all(statically_known_true(m == n) and (statically_known_true(x == y) or but_ones and statically_known_true(m == 1))
                for m, n, x, y in zip(a.shape, b.shape, a.stride(), b.stride()))
+
+
+def _has_gaps(value: Tensor) -> bool:
+    """Whether elements of others lie between its own."""
+    steps = sorted((hint(step), hint(size)) for step, size in zip(value.stride(), value.shape) if hint(size) > 1)
+    return any(step > last_step * last_size for (last_step, last_size), (step, _) in zip([(1, 1), *steps], steps))
 
 
 def _is_as_strided(node: fx.Node) -> bool:
@@ -76,19 +82,22 @@ class Layouts(fx.Interpreter):
         #: Storages of results that alias an argument now and did not, or the other way round, and the nodes of these results.
         self._realiased: dict[Any, fx.Node] = {}
         self._ours: set[fx.Node] = set()
+        self._may_close_gaps = False
         self._misfits: list[Misfit] = []
 
-    def check(self, ours: set[fx.Node]) -> list[fx.Node]:
+    def check(self, ours: set[fx.Node], unread: Collection[fx.Node] = (), may_close_gaps: bool = False) -> list[fx.Node]:
         """Afterwards our nodes have their values, and so has what differs because of them. Returns what it put behind the graph's results,
-        so that they have the strides that they had."""
+        so that they have the strides that they had. unread: what is not looked at, since it is about to go. may_close_gaps: a result
+        between whose elements others lay may lie without these."""
         nodes = self.module.graph.nodes
-        self._ours = ours
+        self._ours, self._may_close_gaps = ours, may_close_gaps
         modes = (value.fake_mode for value in map(value_of, nodes) if isinstance(value, FakeTensor))
         entered: dict[fx.Node, Any] = {}
         with next(modes, nullcontext()), enable_python_dispatcher():
             try:
                 for node in nodes:
-                    self._step(node, node in ours, entered)
+                    if node not in unread:
+                        self._step(node, node in ours, entered)
             finally:
                 for mode in reversed(entered.values()):
                     torch.amp.autocast_mode._exit_autocast(mode)
@@ -194,7 +203,8 @@ class Layouts(fx.Interpreter):
         before, after = value_of(node), self.env[node]
         if isinstance(before, Tensor):
             order = sorted(range(before.dim()), key=lambda dim: (-hint(before.stride(dim)), -hint(before.shape[dim])))
-            if _same_layout(before, after.permute(order).contiguous().permute(_inverse(order)), but_ones=True):
+            close = after.permute(order).contiguous().permute(_inverse(order))
+            if _same_layout(before, close, but_ones=True) or self._may_close_gaps and _has_gaps(before):
                 return order
         return None
 

@@ -66,7 +66,7 @@ class NoMatch:
 
 
 class FusionPattern(abc.ABC):
-    """An operator's patterns."""
+    """An operator's patterns: place(), or places() where there may be several at a node."""
 
     name: str  #: of the operator, as problems' texts begin
     #: True if its winners are known to be faster than what Inductor makes of the same places.
@@ -82,9 +82,9 @@ class FusionPattern(abc.ABC):
     #: True if its places are those of which a gradient is wanted, and its operators have one. All others have none.
     trains = False
 
-    @abc.abstractmethod
     def place(self, node: fx.Node) -> Match | NoMatch | None:
-        """What begins at this node; None: nothing of this operator's."""
+        """What begins at this node, of a pattern with one place there; None: nothing of this operator's."""
+        return None
 
     def places(self, node: fx.Node) -> Iterable[Match | NoMatch]:
         """What may begin at this node, the largest first: the first that can be put in is."""

@@ -1,8 +1,8 @@
 # python/vitune/_compile/graph/tree.py -- Calls in one spelling, and trees of them: the language that fusion patterns are written in.
 # SPDX-License-Identifier: Apache-2.0
 """Dynamo's graph has each call as the model wrote it: x.reshape(2, -1), x.reshape((2, -1)) and torch.reshape(x, shape=(2, -1)) are three
-nodes. Here they are one operation with its arguments by name. The graph itself stays as it is, so that a model of which nothing is replaced
-is compiled as without vitune."""
+nodes. Here they are one operation with its arguments by name. The graph itself stays as it is: what is not replaced is compiled as without
+vitune."""
 from __future__ import annotations
 
 import dataclasses
@@ -66,6 +66,8 @@ _operation("add", (operator.add, torch.add), "add", input=None, other=None, alph
 _operation("add_", (operator.iadd,), "add_", input=None, other=None, alpha=1)
 _operation("mul", (operator.mul, torch.mul), "mul", input=None, other=None)
 _operation("mul_", (operator.imul,), "mul_", input=None, other=None)
+_operation("sub", (operator.sub, torch.sub), "sub", input=None, other=None, alpha=1)
+_operation("div", (operator.truediv, torch.div), "div", input=None, other=None, rounding_mode=None)
 _operation("pow", (operator.pow, torch.pow), "pow", input=None, exponent=None)
 _operation("mean", (torch.mean,), "mean", input=None, dim=None, keepdim=False, dtype=None)
 _operation("rsqrt", (torch.rsqrt,), "rsqrt", input=None)
@@ -90,6 +92,11 @@ _operation("unsqueeze", (torch.unsqueeze,), "unsqueeze", input=None, dim=None)
 _operation("roll", (torch.roll,), "roll", input=None, shifts=None, dims=None)
 _operation("pad", (F.pad, torch._C._nn.pad), input=None, pad=None, mode="constant", value=None)
 _operation("getitem", (operator.getitem,), input=None, index=None)
+_operation("select", (torch.select,), "select", input=None, dim=None, index=None)
+_operation("narrow", (torch.narrow,), "narrow", input=None, dim=None, start=None, length=None)
+_operation("unbind", (torch.unbind,), "unbind", input=None, dim=0)
+_operation("chunk", (torch.chunk,), "chunk", input=None, chunks=None, dim=0)
+_operation("cat", (torch.cat,), tensors=None, dim=0)
 
 _COMMUTE = frozenset(("add", "mul"))
 _UNKNOWN = (fx.Node, torch.SymInt, torch.SymFloat, torch.SymBool)  # until the model runs
@@ -126,6 +133,18 @@ def arguments_of(node: fx.Node) -> dict[str, Any]:
         raise Unsupported(f"arguments that are not known: {node.format_node()}")
     found = {**defaults, **dict(zip(names, args)), **node.kwargs}
     return {name: tuple(each) if isinstance(each, list) else each for name, each in found.items()}
+
+
+def put_argument(node: fx.Node, name: str, argument: Any) -> None:
+    """Gives a call whose operation is known another argument of that name."""
+    _, defaults, rest = _spellings[node.target]
+    place = list(defaults).index(name)
+    if name == rest and len(node.args) > place:  # they may have been given one by one
+        node.args = (*node.args[:place], argument)
+    elif len(node.args) > place:
+        node.update_arg(place, argument)
+    else:
+        node.update_kwarg(name, argument)
 
 
 def is_cast(node: Any) -> bool:

@@ -310,9 +310,6 @@ class Linear(FusionPattern):
     only_if_timed = True
     operations = ("linear", "addmm")
 
-    def place(self, node: fx.Node) -> Match | NoMatch | None:
-        return next(iter(self.places(node)), None)
-
     def places(self, node: fx.Node) -> Iterator[Match | NoMatch]:
         if is_op(node, "linear") and wants_gradient(value_of(node)):  # see linear_train.py
             return

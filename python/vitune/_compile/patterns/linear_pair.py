@@ -150,9 +150,6 @@ class LinearPair(FusionPattern):
     only_if_timed = True
     operations = ("linear",)
 
-    def place(self, node: fx.Node) -> Optional[Match]:
-        return next(iter(self.places(node)), None)
-
     def places(self, node: fx.Node) -> Iterator[Match]:
         """None where it is no pair or has no kernels: the layers are looked at one by one."""
         try:

@@ -177,9 +177,6 @@ class LinearTrain(FusionPattern):
     trains = True
     operations = ("linear",)
 
-    def place(self, node: fx.Node) -> Match | NoMatch | None:
-        return next(iter(self.places(node)), None)
-
     def places(self, node: fx.Node) -> Iterator[Match | NoMatch]:
         if not wants_gradient(value_of(node)):
             return

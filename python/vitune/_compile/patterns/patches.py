@@ -59,9 +59,6 @@ class Patches(FusionPattern):
     only_if_timed = True
     operations = ("conv2d",)
 
-    def place(self, node: fx.Node) -> Match | NoMatch | None:
-        return next(iter(self.places(node)), None)
-
     def places(self, node: fx.Node) -> Iterator[Match | NoMatch]:
         try:
             x, weight, bias, *rest = arguments_of(node).values()
