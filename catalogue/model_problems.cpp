@@ -99,21 +99,11 @@ double pass_us(const ModelProblem& problem) {
   return problem.floor_us * static_cast<double>(problem.calls);
 }
 
-void add_shares(std::vector<ModelProblem>& problems) {
-  double sum_us = 0;
-  for (ModelProblem& p : problems) {
-    p.floor_us = h200_floor_us(*p.problem);
-    sum_us += p.is_second ? 0 : pass_us(p);
-  }
-  if (sum_us <= 0) return;
-  for (ModelProblem& p : problems) p.share = p.is_second ? 0 : pass_us(p) / sum_us;
-}
-
 // "vit_base_patch16_224 b32 (12x)", "vit_base_patch16_224 norm #2 b32 (1x)".
-std::string problem_name(const Model& model, const ModelProblem& problem, std::int64_t images,
+std::string problem_name(const std::string& group, const ModelProblem& problem, std::int64_t images,
                          int number, int count) {
   const std::string of = problem.problem->operator_name();
-  return formatted("{}{}{} b{} ({}x)", model.name, of == kModelOperator ? "" : " " + of,
+  return formatted("{}{}{} b{} ({}x)", group, of == kModelOperator ? "" : " " + of,
                    count == 1 ? "" : formatted(" #{}", number), images, problem.calls);
 }
 
@@ -165,6 +155,16 @@ std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images
   return problems;
 }
 
+void add_shares(std::vector<ModelProblem>& problems) {
+  double sum_us = 0;
+  for (ModelProblem& p : problems) {
+    p.floor_us = h200_floor_us(*p.problem);
+    sum_us += p.is_second ? 0 : pass_us(p);
+  }
+  if (sum_us <= 0) return;
+  for (ModelProblem& p : problems) p.share = p.is_second ? 0 : pass_us(p) / sum_us;
+}
+
 void sort_by_share(std::vector<ModelProblem>& problems) {
   std::ranges::stable_sort(problems, [](const ModelProblem& a, const ModelProblem& b) {
     return a.is_second == b.is_second ? pass_us(a) > pass_us(b) : b.is_second;
@@ -173,7 +173,13 @@ void sort_by_share(std::vector<ModelProblem>& problems) {
 
 std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t images,
                                                const ModelInput& input) {
-  std::vector<ModelProblem> problems = model_problems(model, images, input.dtype, input.asked_by);
+  return named_problems(model.name, model_problems(model, images, input.dtype, input.asked_by),
+                        images, input);
+}
+
+std::vector<NamedProblem> named_problems(const std::string& group,
+                                         std::vector<ModelProblem> problems, std::int64_t images,
+                                         const ModelInput& input) {
   std::map<std::string, int> count;
   std::map<const Problem*, int> number;
   for (const ModelProblem& p : problems) number[&*p.problem] = ++count[p.problem->operator_name()];
@@ -182,8 +188,8 @@ std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t 
   for (const ModelProblem& problem : problems) {
     const std::string of = problem.problem->operator_name();
     if (!is_asked(input, of)) continue;
-    named.push_back({problem_name(model, problem, images, number[&*problem.problem], count[of]),
-                     model.name,
+    named.push_back({problem_name(group, problem, images, number[&*problem.problem], count[of]),
+                     group,
                      problem.problem,
                      {},
                      {},

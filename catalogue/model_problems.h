@@ -35,6 +35,9 @@ std::string call_text(const AskedCall& call, std::int64_t images, ElementType dt
 std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images, ElementType dtype,
                                          AskedBy asked_by);
 
+// Sets floor and share of each, from its problem and calls.
+void add_shares(std::vector<ModelProblem>& problems);
+
 // The largest share first, then second choices by the floors of their calls.
 void sort_by_share(std::vector<ModelProblem>& problems);
 
@@ -43,6 +46,11 @@ void sort_by_share(std::vector<ModelProblem>& problems);
 // "... #2 b32 (1x)" is the second of an operator that has several. `group` is the model's name.
 std::vector<NamedProblem> named_model_problems(const Model& model, std::int64_t images,
                                                const ModelInput& input);
+
+// The same of any list of a pass's problems, of which `group` is the model's name.
+std::vector<NamedProblem> named_problems(const std::string& group,
+                                         std::vector<ModelProblem> problems, std::int64_t images,
+                                         const ModelInput& input);
 
 // One sentence on the calls of `model`, of the operators of `input`, that the kernels do not take;
 // empty if they take all.

@@ -7,14 +7,14 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 include(${CMAKE_CURRENT_LIST_DIR}/sbom.cmake)
 
-# --- the library, its two headers and how others find it
+# --- the library, its headers and how others find it
 install(TARGETS vitune_shared EXPORT vitune-targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET vitune_torch)
   install(TARGETS vitune_torch LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})  # Python finds it beside libvitune
 endif()
-install(FILES include/vitune/vitune.h include/vitune/vitune.hpp
+install(FILES include/vitune/vitune.h include/vitune/vitune.hpp include/vitune/model.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/vitune)
 
 set(vitune_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/vitune)

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -18,6 +17,7 @@ namespace vitune {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
+using Given = std::map<std::string, StepTensor>;  // by the names of a problem's tensors
 
 constexpr std::int64_t kMostRepeatedBytes = std::int64_t{64} << 20;
 
@@ -94,25 +94,11 @@ std::string operand_text(const char* letter, const BatchView& view, std::size_t 
   return text;
 }
 
-// The largest power of two up to 16 that divides all offsets, in bytes.
-std::int64_t alignment_of(const std::vector<const BatchView*>& views) {
-  std::int64_t alignment = 16;
-  for (const BatchView* view : views) {
-    while (view->offset * model_type_bytes(view->type) % alignment != 0) alignment /= 2;
-  }
-  return alignment;
-}
-
-std::string aligned(std::string text, const std::vector<const BatchView*>& views) {
-  const std::int64_t alignment = alignment_of(views);
-  return alignment == 16 ? text : text + formatted(" align={}", alignment);
-}
-
 std::string copy_text(const BatchView& from, const BatchView& to) {
   const std::size_t rank = from.extents.size();
-  return aligned(formatted("map n={}{} x=a{}", joined(from.extents, "x"),
-                           operand_text("a", from, rank), operand_text("out", to, rank)),
-                 {&from, &to});
+  return aligned_text(formatted("map n={}{} x=a{}", joined(from.extents, "x"),
+                                operand_text("a", from, rank), operand_text("out", to, rank)),
+                      {&from, &to});
 }
 
 void put_in_front(BatchView& view) {
@@ -129,21 +115,29 @@ BatchView with_dimension(BatchView view) {
   return view;
 }
 
+// Names are at most 200 bytes and have no control characters.
+std::string text_of(const BatchView& view) {
+  return formatted("{} {}+{} {}\n{}", view.type, joined(view.extents, "x"), view.offset,
+                   joined(view.strides, "x"), view.of);
+}
+
 class Binder {
  public:
-  Binder(const BatchTensors& tensors, const ModelGraph& graph, const ModelContainer& file)
-      : tensors_(tensors), graph_(graph) {
-    for (const StoredTensor& tensor : file.tensors) stored_.insert(tensor.name);
-  }
+  Binder(const BatchTensors& tensors, const ModelGraph& graph, const ModelContainer& file,
+         const FormFacts& facts)
+      : tensors_(tensors),
+        graph_(graph),
+        file_(file),
+        forms_(choose_norm_forms(tensors, graph, facts)) {}
 
   BoundModel bind() {
     for (const GraphTensor& input : graph_.inputs) {
       bound_.inputs.push_back(buffer_of(input.name));
       bound_.buffers.back().kind = BufferKind::kInput;
     }
-    for (const ModelNode& node : graph_.nodes) {
-      node_ = &node;
-      bind_node();
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      node_ = &graph_.nodes[i];
+      bind_node(forms_[i]);
     }
     for (const GraphOutput& output : graph_.outputs) bound_.outputs.push_back(result_of(output));
     return std::move(bound_);
@@ -165,7 +159,7 @@ class Binder {
     const auto [at, is_new] = buffers_.emplace(name, bound_.buffers.size());
     if (is_new) {
       const BatchView all = tensors_.view({name, true, {}, {}, {}}, "a tensor");
-      add_buffer({stored_.contains(name) ? BufferKind::kWeights : BufferKind::kValue, name,
+      add_buffer({tensors_.is_stored(name) ? BufferKind::kWeights : BufferKind::kValue, name,
                   all.type, all.elements()});
     }
     return at->second;
@@ -187,16 +181,14 @@ class Binder {
                             shown_name(view.of), view.elements() * size / 1'000'000));
     }
   }
-  // One constant for all steps that want the same of a tensor.
   std::size_t constant_of(const BatchView& view, const std::string& type) {
-    const std::string key =
-        formatted("{} {} {} {} {}", type, view.offset, joined(view.extents, "x"),
-                  joined(view.strides, "x"), view.of);
-    const auto [at, is_new] = constants_.emplace(key, bound_.buffers.size());
-    if (is_new) {
-      require_modest(view, type);
-      add_buffer({BufferKind::kConstant, view.of, type, view.elements(), view});
-    }
+    require_modest(view, type);
+    return constant({BufferKind::kConstant, view.of, type, view.elements(), view});
+  }
+  // One constant for all steps that want the same.
+  std::size_t constant(ModelBuffer buffer) {
+    const auto [at, is_new] = constants_.emplace(buffer.contents(), bound_.buffers.size());
+    if (is_new) add_buffer(std::move(buffer));
     return at->second;
   }
 
@@ -235,7 +227,7 @@ class Binder {
                             "or tell us of it",
                             where(), spec.name));
     }
-    const bool is_stored = stored_.contains(view.of);
+    const bool is_stored = tensors_.is_stored(view.of);
     const bool can_widen = is_stored && own.type == "fp32" && model_type_bytes(view.type) == 2;
     if (view.type != own.type && !can_widen) {
       throw Error(ErrorCode::kUnsupported, formatted("{}: '{}' is {} where kernels read {}",
@@ -266,6 +258,15 @@ class Binder {
     return x;
   }
 
+  // Files count the channels of a group norm second, [B, C, ...].
+  static bool counts_channels_last(const TensorSpec& spec) {
+    return spec.axes.size() > 2 && spec.axes[2] == "position";
+  }
+  static void move_channels(BatchView& view) {
+    std::rotate(view.extents.begin() + 1, view.extents.begin() + 2, view.extents.end());
+    std::rotate(view.strides.begin() + 1, view.strides.begin() + 2, view.strides.end());
+  }
+
   struct Written {
     BatchView from, to;
     StepTensor source, target;
@@ -273,8 +274,7 @@ class Binder {
 
   // A step of a problem whose tensors have the node's words as names, `prefix` in front. What is
   // not among them is in `given`.
-  void add(const ProblemPtr& problem, const std::string& prefix,
-           const std::map<std::string, StepTensor>& given) {
+  void add(const ProblemPtr& problem, const std::string& prefix, const Given& given) {
     ModelStep step{node_->at, problem, false, {}};
     std::vector<Written> behind;
     place(step, [&](const TensorSpec& spec) {
@@ -289,7 +289,8 @@ class Binder {
                     formatted("{}: its kernel has a tensor '{}' that the node has not", where(),
                               spec.name));
       }
-      const BatchView view = tensors_.view(operand->second, shown_name(node_->at));
+      BatchView view = tensors_.view(operand->second, shown_name(node_->at));
+      if (node_->kind == NodeKind::kGroupNorm && counts_channels_last(spec)) move_channels(view);
       if (is_input && is_projected(spec.name)) return input(plane_of(view, spec.name), spec, false);
       if (is_input) return input(view, spec, lies_transposed(spec.name, view));
       if (lies_as(view, spec)) return tensor_of(view);
@@ -306,49 +307,107 @@ class Binder {
     for (const Written& w : behind) copy(w.from, w.source, w.to, w.target);
   }
 
-  // The problem with the alignment of the node's operands, where its operator knows that word.
-  ProblemPtr aligned_as_given(const ProblemPtr& problem) const {
-    std::vector<BatchView> views;
-    for (const auto* operands : {&node_->reads, &node_->writes}) {
-      for (const auto& [key, operand] : *operands) {
-        if (stored_.contains(operand.of)) continue;  // copied once if need be
-        views.push_back(tensors_.view(operand, shown_name(node_->at)));
-      }
+  void bind_node(const LayerForm& form) {
+    if (node_->kind == NodeKind::kMap) return add_map();
+    if (node_->kind == NodeKind::kMatmul) return add_matmul();
+    const std::vector<ProblemPtr> problems = node_problems(tensors_, *node_, form);
+    Given given;
+    if (form.norm != NormForm::kApart) add_folded_weights(form, given);
+    if (form.norm == NormForm::kMoments) given["moments"] = moments_of_.at(operand("x").of);
+    if (form.norm == NormForm::kStatistics) given["rstd"] = add_statistics(problems[0]);
+    if (form.norm == NormForm::kApart && problems.size() > 1) {
+      // A norm before a layer: its result is a value of its own.
+      given["x"] = {new_value(operand("x")), 0};
+      add(problems[0], "norm.", {{"out", given["x"]}});
     }
-    std::vector<const BatchView*> all;
-    for (const BatchView& view : views) all.push_back(&view);
-    const std::string text = aligned(problem->text(), all);
-    if (text == problem->text()) return problem;
-    try {
-      return parse_problem(text);
-    } catch (const Error&) {
-      return problem;
-    }
+    if (form.writes_moments) given["out_moments"] = new_moments(operand("out"));
+    add(problems.back(), "", given);
   }
 
-  void bind_node() {
-    if (node_->kind == NodeKind::kMap) return add_map();
-    std::vector<ProblemPtr> problems = node_problems(tensors_, *node_);
-    // Kernels of group norms count channels last where files count them second.
-    if (problems.empty() || node_->kind == NodeKind::kGroupNorm) {
-      throw Error(ErrorCode::kUnsupported,
-                  formatted("{}: this version has no kernel for it", where()));
+  BatchView operand(const std::string& key) const {
+    const auto& operands = node_->reads.contains(key) ? node_->reads : node_->writes;
+    return tensors_.view(operands.at(key), shown_name(node_->at));
+  }
+
+  StepTensor new_moments(const BatchView& out) {
+    const std::int64_t moments = out.elements() / kModelMomentColumns * 2;
+    const StepTensor made = {add_buffer({BufferKind::kValue, "", "fp32", moments}), 0};
+    return moments_of_[out.of] = made;
+  }
+
+  // The map of a norm's statistics in front of its layer.
+  StepTensor add_statistics(const ProblemPtr& problem) {
+    const BatchView rows = *as_rows(operand("x"));
+    const StepTensor x = tensor_of(rows);
+    const StepTensor made = {add_buffer({BufferKind::kValue, "", "fp32", rows.extents[0]}), 0};
+    ModelStep step{node_->at, problem, false, {}};
+    place(step, [&](const TensorSpec& spec) { return spec.name == "out" ? made : x; });
+    bound_.steps.push_back(std::move(step));
+    return made;
+  }
+
+  void add_folded_weights(const LayerForm& form, Given& given) {
+    const LayerFold fold = *norm_fold(tensors_, *node_);
+    for (const auto* each : {&fold.bias, &fold.norm_weight, &fold.norm_bias}) {
+      if (*each) require_modest(**each, (*each)->type);
     }
-    for (ProblemPtr& problem : problems) problem = aligned_as_given(problem);
-    if (problems.size() == 1) return add(problems.front(), "", {});
-    // A norm before a layer: its result is a value of its own.
-    const BatchView x = tensors_.view(node_->reads.at("x"), shown_name(node_->at));
-    const StepTensor normed = {new_value(x), 0};
-    add(problems[0], "norm.", {{"out", normed}});
-    add(problems[1], "", {{"x", normed}});
+    require_modest(fold.w, fold.w.type);
+    given["w"] = folded(fold, FoldedPart::kWeight);
+    given["bias"] = folded(fold, FoldedPart::kBias);
+    if (form.norm == NormForm::kMoments) given["weight_sums"] = folded(fold, FoldedPart::kSums);
+  }
+  StepTensor folded(const LayerFold& fold, FoldedPart part) {
+    const bool is_matrix = part == FoldedPart::kWeight;
+    ModelBuffer buffer{BufferKind::kConstant, fold.w.of, is_matrix ? fold.w.type : "fp32",
+                       is_matrix ? fold.w.elements() : fold.w.extents[0]};
+    buffer.part = part;
+    buffer.fold = fold;
+    return {constant(std::move(buffer)), 0};
+  }
+
+  // A product of all rows with one matrix is a layer; of several matrices it is a map.
+  void add_matmul() {
+    const BatchView a = operand("a"), b = operand("b"), out = operand("out");
+    const std::size_t matrices = a.extents.size() - 2;
+    bool is_layer = node_->words.scale.value_or(1) == 1;
+    for (std::size_t i = 0; i < matrices; ++i) is_layer &= b.extents[i] == 1 || b.strides[i] == 0;
+    if (!is_layer) return add_products(a, b, out, matrices);
+    const auto number = [](std::int64_t n) { return BatchNumber{n, 0}; };
+    ModelNode layer{NodeKind::kLinear, node_->at, {}, {}, node_->writes};
+    layer.reads["x"] = node_->reads.at("a");
+    layer.reads["w"] = {b.of,
+                        false,
+                        number(b.offset),
+                        {number(b.extents[matrices + 1]), number(b.extents[matrices])},
+                        {number(b.strides[matrices + 1]), number(b.strides[matrices])}};
+    const ModelNode* const product = std::exchange(node_, &layer);
+    bind_node({});
+    node_ = product;
+  }
+  // Operands of [..., m, n, k], of which k is summed over.
+  void add_products(BatchView a, BatchView b, const BatchView& out, std::size_t matrices) {
+    const std::int64_t k = a.extents.back();
+    a.strides.insert(a.strides.end() - 1, 0);
+    b.strides.insert(b.strides.begin() + static_cast<std::ptrdiff_t>(matrices), 0);
+    std::swap(b.strides[matrices + 1], b.strides[matrices + 2]);
+    const std::size_t results = out.extents.size();
+    std::string text = formatted("map n={} over={}", joined(out.extents, "x"), k);
+    text += operand_text("a", a, results) + operand_text("b", b, results) + " x=mul(a,b) sum";
+    if (node_->words.scale) text += formatted(" y=mul(r,{})", *node_->words.scale);
+    text += operand_text("out", out, results);
+    ModelStep step{node_->at, parse_map(aligned_text(text, {&a, &b, &out})), false, {}};
+    place(step, [&](const TensorSpec& spec) {
+      return tensor_of(spec.name == "out" ? out : spec.name == "a" ? a : b);
+    });
+    bound_.steps.push_back(std::move(step));
   }
 
   // A view of those extents, all of whose elements are the first one of some tensor of the file.
   BatchView any_number(const Numbers& extents) const {
-    if (stored_.empty()) {
+    if (file_.tensors.empty()) {
       throw Error(ErrorCode::kUnsupported, formatted("{}: the file has no tensors", where()));
     }
-    BatchView view = tensors_.view({*stored_.begin(), true, {}, {}, {}}, "a tensor");
+    BatchView view = tensors_.view({file_.tensors.front().name, true, {}, {}, {}}, "a tensor");
     view.extents = extents;
     view.strides.assign(extents.size(), 0);
     return view;
@@ -386,7 +445,7 @@ class Binder {
     text += " x=" + x + (words.by.empty() ? "" : " " + words.by);
     if (!words.y.empty()) text += " y=" + words.y;
     text += operand_text("out", out, results);
-    ModelStep step{node_->at, parse_map(aligned(text, all)), false, {}};
+    ModelStep step{node_->at, parse_map(aligned_text(text, all)), false, {}};
     place(step, [&](const TensorSpec& spec) {
       return tensor_of(spec.name == "out" ? out : views.at(spec.name));
     });
@@ -419,10 +478,12 @@ class Binder {
 
   const BatchTensors& tensors_;
   const ModelGraph& graph_;
+  const ModelContainer& file_;
+  const std::vector<LayerForm> forms_;
   const ModelNode* node_ = nullptr;
-  std::set<std::string> stored_;
   std::map<std::string, std::size_t> buffers_;    // by name
-  std::map<std::string, std::size_t> constants_;  // by what they are of
+  std::map<std::string, std::size_t> constants_;  // by what they hold
+  std::map<std::string, StepTensor> moments_of_;  // by the names of values
   BoundModel bound_;
 };
 
@@ -430,9 +491,19 @@ class Binder {
 
 std::int64_t ModelBuffer::bytes() const { return elements * model_type_bytes(type); }
 
+std::string ModelBuffer::contents() const {
+  if (kind != BufferKind::kConstant) return name;
+  if (part == FoldedPart::kNone) return type + " " + text_of(from);
+  const auto given = [](const std::optional<BatchView>& view) {
+    return view ? text_of(*view) : std::string("none");
+  };
+  return formatted("folded {}: {}, {}, {}, {}", static_cast<int>(part), text_of(fold.w),
+                   given(fold.bias), given(fold.norm_weight), given(fold.norm_bias));
+}
+
 BoundModel bind_model(const BatchTensors& tensors, const ModelGraph& graph,
-                      const ModelContainer& file) {
-  return Binder(tensors, graph, file).bind();
+                      const ModelContainer& file, const FormFacts& facts) {
+  return Binder(tensors, graph, file, facts).bind();
 }
 
 }  // namespace vitune

@@ -13,6 +13,7 @@
 
 #include "generator/problem.h"
 #include "model/check.h"
+#include "model/norm_forms.h"
 
 namespace vitune {
 
@@ -23,6 +24,9 @@ enum class BufferKind {
   kValue,     // written by steps
 };
 
+// What a constant is of a layer's weights with the norm's in them; kNone: another constant.
+enum class FoldedPart { kNone, kWeight, kBias, kSums };
+
 struct ModelBuffer {
   BufferKind kind = BufferKind::kValue;
   std::string name;  // in the file; that of a copy's origin
@@ -31,6 +35,10 @@ struct ModelBuffer {
   std::int64_t bytes() const;
   // For a constant: the elements that it has, row after row.
   BatchView from = {};
+  FoldedPart part = FoldedPart::kNone;
+  LayerFold fold = {};  // unless kNone, of what
+  // A text that is that of other weights and constants only where they hold the same.
+  std::string contents() const;
 };
 
 struct StepTensor {
@@ -54,9 +62,10 @@ struct BoundModel {
   std::vector<std::size_t> outputs;
 };
 
-// Binds a sound graph (require_sound()) for the batch of `tensors`. Throws Error(kUnsupported or
+// Binds a sound graph (require_sound()) for the batch of `tensors`, with the norms before layers in
+// the form that suits the device (choose_norm_forms()). Throws Error(kUnsupported or
 // kUsage), which begins with the file's path and the node, for a node that no kernel serves.
 BoundModel bind_model(const BatchTensors& tensors, const ModelGraph& graph,
-                      const ModelContainer& file);
+                      const ModelContainer& file, const FormFacts& facts = {});
 
 }  // namespace vitune

@@ -297,9 +297,11 @@ std::int64_t BatchView::rows(std::size_t behind) const {
 
 BatchTensors::BatchTensors(const ModelContainer& file, const ModelGraph& graph, std::int64_t batch)
     : place_(file.path.string()), batch_(batch) {
-  for (const StoredTensor& tensor : file.tensors) add(tensor.name, {tensor.type, tensor.shape});
+  for (const StoredTensor& tensor : file.tensors) {
+    add(tensor.name, {tensor.type, tensor.shape, true});
+  }
   const auto resolved = [&](const GraphTensor& tensor) {
-    Tensor made{tensor.type, {}};
+    Tensor made{tensor.type, {}, false};
     for (const BatchNumber& extent : tensor.shape) made.shape.push_back(extent.at(batch));
     return made;
   };
@@ -332,6 +334,11 @@ void BatchTensors::add(const std::string& name, Tensor tensor) {
   if (!tensors_.emplace(name, std::move(tensor)).second) {
     refuse(place_, formatted("two tensors have the name '{}'", shown_name(name)));
   }
+}
+
+bool BatchTensors::is_stored(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found != tensors_.end() && found->second.is_stored;
 }
 
 BatchView BatchTensors::view(const ModelOperand& operand, const std::string& where) const {

@@ -44,6 +44,8 @@ class BatchTensors {
   // The operand, inside of its tensor. Throws Error(kUsage) where it is not; `where` says of what
   // it is one.
   BatchView view(const ModelOperand& operand, const std::string& where) const;
+  // True of a tensor that the file holds.
+  bool is_stored(const std::string& name) const;
 
   std::int64_t batch() const { return batch_; }
   const std::string& place() const { return place_; }
@@ -54,6 +56,7 @@ class BatchTensors {
   struct Tensor {
     std::string type;
     std::vector<std::int64_t> shape;
+    bool is_stored = false;
   };
   void add(const std::string& name, Tensor tensor);
 

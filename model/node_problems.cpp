@@ -77,7 +77,8 @@ std::string parameters(const std::string& type, const BatchView* a, const BatchV
 
 class Texts {
  public:
-  Texts(const BatchTensors& tensors, const ModelNode& node) : node_(node) {
+  Texts(const BatchTensors& tensors, const ModelNode& node, const LayerForm& form)
+      : node_(node), form_(form) {
     for (const auto& [key, operand] : node.reads)
       reads_[key] = tensors.view(operand, shown_name(node.at));
     for (const auto& [key, operand] : node.writes)
@@ -87,8 +88,7 @@ class Texts {
   std::vector<std::string> all() const {
     switch (node_.kind) {
       case NodeKind::kLinear:
-        return node_.words.norm.empty() ? std::vector{linear()}
-                                        : std::vector{norm_before(), linear()};
+        return layer();
       case NodeKind::kNorm:
         return {norm()};
       case NodeKind::kAttention:
@@ -113,17 +113,24 @@ class Texts {
     return formatted(" {}=@{}", word, rows->stride);
   }
 
+  std::vector<std::string> layer() const {
+    if (form_.norm == NormForm::kMoments) return {linear()};
+    if (form_.norm == NormForm::kStatistics) return {statistics(), linear()};
+    return node_.words.norm.empty() ? std::vector{linear()} : std::vector{norm_before(), linear()};
+  }
+
   std::string linear() const {
     const BatchView &x = reads_.at("x"), &w = reads_.at("w");
     const std::int64_t n = w.extents[0], k = w.elements() / n, m = out().elements() / n;
-    std::string text = formatted("linear {} m={} n={} k={}", x.type, m, n, k);
+    std::string text = formatted("linear {} m={} n={} k={}", x.type, m, n, k) + norm_word();
     const BatchView *bias = find(reads_, "bias"), *scale = find(reads_, "scale");
-    if (bias != nullptr) text += " bias";
+    if (bias != nullptr || is_folded()) text += " bias";
     if (!node_.words.act.empty()) text += " act=" + node_.words.act;
     if (scale != nullptr) text += " scale";
-    text += parameters(x.type, bias, scale);
-    if (node_.words.norm.empty()) text += stride("x", x, k);
-    if (w.extents.size() == 2 && w.strides[0] == 1 && w.strides[1] != 1) {
+    text += is_folded() ? " params=fp32" : parameters(x.type, bias, scale);
+    if (node_.words.norm.empty() || is_folded()) text += stride("x", x, k);
+    // What is folded lies row after row.
+    if (!is_folded() && w.extents.size() == 2 && w.strides[0] == 1 && w.strides[1] != 1) {
       text += w.strides[1] == n ? " wt" : formatted(" wt=@{}", w.strides[1]);
     }
     if (const BatchView* residual = find(reads_, "residual")) {
@@ -134,7 +141,24 @@ class Texts {
                              : step;
     }
     if (out().type != x.type) text += " out=fp32";
+    if (form_.writes_moments) text += formatted(" moments={}", kModelMomentColumns);
     return text + (rows_of(out()) ? "" : runs_of(out()));
+  }
+  bool is_folded() const { return form_.norm != NormForm::kApart; }
+  std::string norm_word() const {
+    if (form_.norm == NormForm::kStatistics) return " norm=rms";
+    if (form_.norm == NormForm::kApart) return "";
+    return formatted(" norm=moments:{} eps={}", kModelMomentColumns, node_.words.eps);
+  }
+
+  // 1 / sqrt(mean square + eps) of each row.
+  std::string statistics() const {
+    const auto rows = as_rows(reads_.at("x"));
+    if (!rows) throw Error(ErrorCode::kUnsupported, "its rows do not lie at equal distances");
+    const std::string text = formatted(
+        "map n={} over={} a={}@{}+1 x=mul(a,a) mean y=rsqrt(add(r,{})) out=fp32", rows->extents[0],
+        rows->extents[1], rows->type, rows->strides[0], node_.words.eps);
+    return aligned_text(text, {&*rows});
   }
 
   std::string norm_before() const {
@@ -228,17 +252,59 @@ class Texts {
   }
 
   const ModelNode& node_;
+  const LayerForm& form_;
   std::map<std::string, BatchView> reads_;
   std::map<std::string, BatchView> writes_;
 };
 
+// The problem with the alignment of the node's operands, where its operator knows that word; what
+// the file holds is copied once if need be.
+ProblemPtr aligned_as_given(const ProblemPtr& problem, const BatchTensors& tensors,
+                            const ModelNode& node) {
+  std::vector<BatchView> views;
+  for (const auto* operands : {&node.reads, &node.writes}) {
+    for (const auto& [key, operand] : *operands) {
+      if (!tensors.is_stored(operand.of)) views.push_back(tensors.view(operand, operand.of));
+    }
+  }
+  std::vector<const BatchView*> all;
+  for (const BatchView& view : views) all.push_back(&view);
+  const std::string text = aligned_text(problem->text(), all);
+  if (text == problem->text() || problem->text().find(" align=") != std::string::npos) {
+    return problem;
+  }
+  try {
+    return parse_problem(text);
+  } catch (const Error&) {
+    return problem;
+  }
+}
+
 }  // namespace
 
-std::vector<ProblemPtr> node_problems(const BatchTensors& tensors, const ModelNode& node) {
+std::optional<BatchView> as_rows(const BatchView& view) {
+  const auto rows = rows_of(view);
+  if (!rows) return std::nullopt;
+  BatchView made = view;
+  made.extents = {rows->count, view.columns()};
+  made.strides = {rows->stride, 1};
+  return made;
+}
+
+std::string aligned_text(std::string text, const std::vector<const BatchView*>& views) {
+  std::int64_t alignment = 16;
+  for (const BatchView* view : views) {
+    while (view->offset * model_type_bytes(view->type) % alignment != 0) alignment /= 2;
+  }
+  return alignment == 16 ? text : text + formatted(" align={}", alignment);
+}
+
+std::vector<ProblemPtr> node_problems(const BatchTensors& tensors, const ModelNode& node,
+                                      const LayerForm& form) {
   std::vector<ProblemPtr> problems;
-  for (const std::string& text : Texts(tensors, node).all()) {
+  for (const std::string& text : Texts(tensors, node, form).all()) {
     try {
-      problems.push_back(parse_problem(text));
+      problems.push_back(aligned_as_given(parse_problem(text), tensors, node));
     } catch (const Error& error) {
       throw Error(error.code(),
                   formatted("{}: {} in {}: {}", tensors.place(), node_kind_name(node.kind),

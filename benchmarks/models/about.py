@@ -14,6 +14,9 @@ METHOD = {
     "compiled": "torch.compile in its modes default, reduce-overhead and max-autotune, and vitune.compile in that one of the "
     "two that record a graph which was faster (vitune_mode), batches static; compile_s until the first pass had returned, "
     "with what the caches had",
+    "files": "in the rows of compiled models, the model as a file: runner, a session of vitune.export()'s file, from Python with the "
+    "caller's memory; aoti, torch._inductor.aoti_compile_and_package and its loader; onnxruntime in fp16, its CUDA provider and its CUDA "
+    "graph; *_graph, the same call captured in a CUDA graph; seconds until the first answer; gains: of those ways over others, as gain",
     "kinds_us": "kernels of a pass by what their names say they do, of three passes under a profiler, microseconds",
     "floor_us": "the same kinds of operators, each reading its operands and writing its result once and multiplying at the "
     "rates of `ceilings`",

@@ -23,7 +23,12 @@ class Models(Program):
     list_help = "MODEL:BATCH,compiled/MODEL:BATCH,plain/MODEL:BATCH,calls"
     run_py = pathlib.Path(__file__).with_name("run.py")
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--files", default="runner,aoti,onnxruntime", metavar="LIST",
+                            help="as which files a compiled model is run beside torch.compile, of runner, aoti and onnxruntime; none")
+
     def tasks(self, arguments: argparse.Namespace) -> list[roster.Task]:
+        roster.kinds_of_files(arguments.files)
         return roster.tasks_of(arguments.models) if arguments.models else roster.TASKS
 
     def method(self) -> dict[str, str]:
@@ -34,7 +39,8 @@ class Models(Program):
     def session(self, result: dict[str, Any], arguments: argparse.Namespace, clock: Any, ceilings: Any) -> Any:
         from .session import Session, Settings
 
-        settings = Settings(arguments.device, clock, ceilings, lambda: self.trim(arguments))
+        files = roster.kinds_of_files(arguments.files)
+        settings = Settings(arguments.device, clock, ceilings, lambda: self.trim(arguments), files)
         return Session(result, arguments.json, settings)
 
 

@@ -17,6 +17,7 @@ MODES = {"compile_default": "default", "compile_reduce": "reduce-overhead", "com
 PEERS = tuple(MODES)  # what vitune is compared with: the best of these
 _GRAPHS = ("compile_reduce", "compile_max")  # modes that record CUDA graphs
 OURS = "vitune_compile"
+WAYS = (*PEERS, OURS)
 
 
 class Compiler:

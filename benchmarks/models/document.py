@@ -102,5 +102,5 @@ def ours_failed(document: dict[str, Any]) -> list[str]:
         f"{row['model']} b{row['batch']} {row['mode']}"
         for row in document["rows"] + document["plain"]
         if ("vitune" in row["failed"] and "torch" in row["ms"])
-        or ("vitune_compile" in row["failed"] and "compile_default" in row["ms"])
+        or ({"vitune_compile", "runner", "runner_graph"} & row["failed"].keys() and "compile_default" in row["ms"])
     ]

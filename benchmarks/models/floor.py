@@ -94,6 +94,7 @@ class Watch(TorchDispatchMode):
         super().__init__()
         self.ceilings = ceilings
         self.us = dict.fromkeys(self.kinds, 0.0)
+        self.flops = self.bytes = 0.0
 
     def kind_of(self, operator: str) -> str:
         """One of `kinds`."""
@@ -116,8 +117,10 @@ class Watch(TorchDispatchMode):
         made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
         kind = self.kind_of(name)
         if not self.does_nothing(func, name, given, made):
-            moved = self.moved(kind, name, args, given, made)
-            self.us[kind] += self.ceilings.us(_flops(packet, args, named, out), moved)
+            flops, moved = _flops(packet, args, named, out), self.moved(kind, name, args, given, made)
+            self.us[kind] += self.ceilings.us(flops, moved)
+            self.flops += flops
+            self.bytes += moved
         return out
 
     @staticmethod
@@ -130,8 +133,8 @@ class Watch(TorchDispatchMode):
         return aliases and not func._schema.is_mutable  # reshape, where it was a view
 
 
-def floor_us(run: Callable[[], Any], ceilings: Ceilings) -> dict[str, float]:
-    """Microseconds of each kind in one pass, kinds without any left out. Outside of inference_mode."""
+def watched(run: Callable[[], Any], ceilings: Ceilings) -> Watch:
+    """One pass, outside of inference_mode."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # else encoder layers are one operator
     try:
@@ -140,4 +143,9 @@ def floor_us(run: Callable[[], Any], ceilings: Ceilings) -> dict[str, float]:
             run()
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-    return {kind: round(us, 2) for kind, us in watch.us.items() if us}
+    return watch
+
+
+def floor_us(run: Callable[[], Any], ceilings: Ceilings) -> dict[str, float]:
+    """Microseconds of each kind in one pass, kinds without any left out. Outside of inference_mode."""
+    return {kind: round(us, 2) for kind, us in watched(run, ceilings).us.items() if us}

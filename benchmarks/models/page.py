@@ -51,6 +51,7 @@ _COMPILED = """
 `torch.compile` in three of its modes, and `vitune.compile` in the mode in which PyTorch was fastest, called from Python,
 milliseconds. The gain is over the best of the three.
 """
+_MODES = ("compile_default", "compile_reduce", "compile_max")
 _HOW = """
 ## How it was measured
 
@@ -132,7 +133,7 @@ def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _compiled_table(rows: Sequence[dict[str, Any]]) -> list[str]:
-    ways = ("compile_default", "compile_reduce", "compile_max", "vitune_compile")
+    ways = (*_MODES, "vitune_compile")
     lines = ["| model | batch | default | reduce-overhead | max-autotune | vitune.compile | gain | its mode | calls replaced |"]
     lines.append("|--|--:|--:|--:|--:|--:|--|--|--|")
     for row in rows:
@@ -140,7 +141,29 @@ def _compiled_table(rows: Sequence[dict[str, Any]]) -> list[str]:
         cells = [f"`{row['model']}`", str(row["batch"]), *(_ms(row, way) for way in ways), _gain(row)]
         cells += [row.get("vitune_mode", "-"), f"{replaced['replaced']} of {replaced['known']}" if replaced else "-"]
         lines.append("| " + " | ".join(cells) + " |")
-    return [*lines, "", *_means(rows)]
+    return [*lines, "", *_means(rows), *_files_table(rows)]
+
+
+def _gain_over(row: dict[str, Any], way: str, peers: Sequence[str]) -> str:
+    found = [each for each in row.get("gains", []) if each["of"] == way and each["over"] in peers]
+    return "{times:.2f} [{low:.2f}, {high:.2f}]".format_map(found[0]) if found else "-"
+
+
+def _files_table(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Models as files, where any was measured so."""
+    rows = [row for row in rows if "runner" in row["ms"]]
+    if not rows:
+        return []
+    ways = ("runner", "runner_graph", "aoti", "aoti_graph", "onnxruntime")
+    lines = ["", "The same models as files: vitune's session, AOTInductor's package and ONNX Runtime (fp16), called and in a CUDA graph.", "",
+             "| model | batch | session | in a graph | AOTInductor | in a graph | ONNX Runtime | over torch.compile | over vitune.compile |"
+             " over AOTInductor, both in graphs |", "|--|--:|--:|--:|--:|--:|--:|--|--|--|"]
+    for row in rows:
+        gains = (_gain_over(row, "runner", _MODES), _gain_over(row, "runner", ("vitune_compile",)),
+                 _gain_over(row, "runner_graph", ("aoti_graph",)))
+        cells = [f"`{row['model']}`", str(row["batch"]), *(_ms(row, way) for way in ways), *gains]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def _of(rows: Sequence[dict[str, Any]], compiled: bool) -> list[dict[str, Any]]:

@@ -11,6 +11,10 @@ _MOST = {"rows": 180.0, "plain": 90.0, "calls": 120.0, "compiled": 900.0}
 _LEAST = {"rows": 15.0, "plain": 10.0, "calls": 10.0, "compiled": 60.0}
 
 
+#: What a compiled model is measured beside, each a model in a file.
+FILES = ("runner", "aoti", "onnxruntime")
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     """A model at a batch; kind "rows" as it is (eager, graph), "compiled", "plain" (no attention) eager; or "calls"."""
@@ -107,3 +111,12 @@ def tasks_of(text: str) -> list[Task]:
         kind, _, name = model.partition("/")
         found.append(Task(kind, name, int(batch)) if kind in ("plain", "compiled") else Task("rows", model, int(batch)))
     return found
+
+
+def kinds_of_files(text: str) -> tuple[str, ...]:
+    """Those of FILES that "runner,aoti" names; "none" alone: none. Raises ValueError."""
+    names = () if text == "none" else tuple(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in FILES:
+            raise ValueError(f"--files: '{name}' is none of {', '.join(FILES)}")
+    return names

@@ -28,6 +28,10 @@ class Poisoned(Exception):
     """The device no longer answers in this process."""
 
 
+class Skipped(Exception):
+    """This machine or this model has no such way: no failure of it."""
+
+
 def alive(clock: Any) -> None:
     """Raises Poisoned if it is not."""
     try:
@@ -92,6 +96,7 @@ class Race:
     seconds: float  #: of rounds
     chance: random.Random
     by_kind: bool = True  #: whether kernels are looked at afterwards
+    more: tuple[tuple[str, tuple[str, ...]], ...] = ()  #: (way, peers): further gains
 
 
 def measure(mode: str, subject: Subject, found: dict[str, Candidate], clock: Any, race: Race) -> dict[str, Any]:
@@ -104,6 +109,8 @@ def measure(mode: str, subject: Subject, found: dict[str, Candidate], clock: Any
                 prepared = candidate.prepare()
             if _judge(row, name, prepared, subject):
                 runs[name] = prepared.run
+        except Skipped as reason:
+            row.setdefault("skipped", {})[name] = str(reason)
         except Exception as reason:
             row["failed"][name] = sentence(reason)
             alive(clock)
@@ -156,6 +163,9 @@ def _time(row: dict[str, Any], runs: dict[str, Run], within: dict[str, ways.Way]
         row["ms"][name] = summary(found, "ms")
         row["host_ms"][name] = summary(host[name], "ms")
     row["gain"] = gain(samples, race.peers, race.ours)
+    for way, peers in race.more:
+        if found := gain(samples, peers, way):
+            row.setdefault("gains", []).append({"of": way} | found)
 
 
 Samples = dict[str, list[float]]

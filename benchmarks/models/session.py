@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import calls, compiled, document, row, ways, zoo
+from . import calls, compiled, document, row, ways, whole, zoo
 from .floor import Ceilings, floor_us
 from .roster import Task
 from .tasks import Tasks
@@ -20,8 +20,10 @@ MOST_SECONDS = 6.0  # of rounds for one row and mode
 class Settings:
     """What holds for all tasks."""
 
-    def __init__(self, device: str, clock: Any, ceilings: Ceilings | None, after_compiling: Callable[[], Any]) -> None:
+    def __init__(self, device: str, clock: Any, ceilings: Ceilings | None, after_compiling: Callable[[], Any],
+                 files: tuple[str, ...] = ()) -> None:
         self.device, self.clock, self.ceilings, self.after_compiling = device, clock, ceilings, after_compiling
+        self.files = files  #: kinds of files that compiled models are measured beside
 
 
 class Session(Tasks):
@@ -80,11 +82,16 @@ class Session(Tasks):
 
     def _compiled(self, subject: row.Subject, model: Any, images: torch.Tensor) -> dict[str, Any]:
         compiler = compiled.Compiler(model, images, self._clock)
+        files = whole.Files(model, images, self._clock, self._settings.files)
+        candidates = compiler.candidates() | files.candidates()
+        seconds = MOST_SECONDS * len(candidates) / len(compiled.WAYS)
+        more = ((whole.RUNNER, compiled.PEERS), *whole.COMPARED)
         try:
-            race = self._race(compiled.PEERS, compiled.OURS)
-            found = row.measure("compiled", subject, compiler.candidates(), self._clock, race)
-            return found | compiler.says()
+            race = row.Race(compiled.PEERS, compiled.OURS, seconds, self._chance, more=more)
+            found = row.measure("compiled", subject, candidates, self._clock, race)
+            return found | compiler.says() | files.says()
         finally:
+            files.forget()
             compiler.forget()
             self._settings.after_compiling()
 

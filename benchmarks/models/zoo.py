@@ -29,7 +29,8 @@ def _timm(name: str) -> tuple[nn.Module, int]:
 
     # Else Swin, Hiera and others do not call scaled_dot_product_attention; read as a model is built.
     timm.layers.set_fused_attn(True, experimental=True)
-    size = _SIZES.get(name)
+    name, _, wanted = name.partition("@")
+    size = int(wanted) if wanted else _SIZES.get(name)
     model = timm.create_model(name, pretrained=False, **({"img_size": size} if size else {}))
     return model, size or model.pretrained_cfg["input_size"][-1]
 
@@ -81,7 +82,8 @@ def _fill(model: nn.Module) -> None:
 
 
 def fresh(name: str, device: str) -> tuple[nn.Module, int]:
-    """The model in fp32 as its package initialises it, and the side of its square images."""
+    """The model in fp32 as its package initialises it, and the side of its square images; timm's for another side as
+    "vit_base_patch16_224@512"."""
     package, _, plain = name.rpartition("/")
     maker = {"": _timm, "torchvision": _torchvision, "transformers": _transformers}[package]
     torch.manual_seed(0)

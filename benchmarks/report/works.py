@@ -26,6 +26,38 @@ do not edit.
 """
 
 
+_WHOLE = """
+## A whole ViT-B/16 without Python
+
+The first two works set kernels of ViT-B against eager PyTorch: in latency, TFLOP/s and bandwidth, on the roofline, at 224, 384 and 512 pixels. This is that comparison for a whole ViT-B/16, with
+the energy of an image: a [session](sessions.md) of a model file beside PyTorch, eager and as a CUDA graph; bf16, random weights, every answer held against the same weights in fp32.
+
+- *Time* is that of passes in a row between two CUDA events, all ways once in each round, in random order: the median. *Images/s* is the batch over it.
+- *TFLOP/s* and *TB/s* are the operations and bytes of PyTorch's own operators over the time, the same numbers for all ways: operands and results of each operator count once. A way that fuses
+  operators moves less, so that its bandwidth is an effective one.
+- *Of roofline*: each operator takes at least the longer of its products and its bytes at the rates that were measured on the GPU ([measuring.md](measuring.md)); the sum of these over the time. With fused operators it may be above 100 %.
+- *J/image* is NVML's energy counter over windows of 5 s, the ways in turn, the median of three windows.
+
+`benchmarks/models/end_to_end.py` measures all of it and writes `end_to_end.json`; `vitune bench --model FILE --batch 1,32` times the session by itself, without PyTorch.
+"""
+_WAYS = {"torch": "eager PyTorch", "torch_graph": "its CUDA graph", "runner": "session", "runner_graph": "session, captured"}
+
+
+def _whole(measured: dict[str, Any]) -> Iterator[str]:
+    """The table of whole passes, one line for each size, batch and way."""
+    yield f"\n{documents.device_name(measured)}, {documents.day(measured)}; {documents.versions(measured)}.\n"
+    yield "| pixels | batch | way | ms | images/s | TFLOP/s | TB/s | of roofline | J/image |"
+    yield "|--:|--:|--|--:|--:|--:|--:|--:|--:|"
+    for row in documents.rows(measured, "rows"):
+        for way, name in _WAYS.items():
+            if way not in row["ms"]:
+                continue
+            ms = row["ms"][way]["ms"]
+            floor, energy = row.get("floor_us"), row.get("joules", {}).get(way)
+            yield (f"| {row['size']} | {row['batch']} | {name} | {ms:.3f} | {1e3 * row['batch'] / ms:.0f} | {row['flops'] / ms / 1e9:.1f} "
+                   f"| {row['bytes'] / ms / 1e9:.2f} | {f'{floor / ms / 10:.0f} %' if floor else '–'} | {f'{energy:.4f}' if energy else '–'} |")
+
+
 def _key(text: str) -> tuple[Any, ...]:
     found = attention(text)
     return (found.batch, found.heads, found.nq, found.nk, found.d, found.plain) if found else (text,)
@@ -78,6 +110,12 @@ def page(results: pathlib.Path, works: pathlib.Path) -> str:
         lines += [f"\n{work['note']}"] if work.get("note") else []
         for table in work["tables"]:
             lines += _table(table, ours)
+    lines.append(_WHOLE.rstrip())
+    whole = results / "end_to_end.json"
+    if whole.exists():
+        lines += _whole(documents.read(whole, "end_to_end", "benchmarks/models/end_to_end.py"))
+    else:
+        lines.append("No result of it is here yet.")
     return "\n".join(lines) + "\n"
 
 

@@ -3,6 +3,9 @@
 #include "cli/arguments/model_inputs.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
 
 #include "catalogue/model_catalogue.h"
 #include "catalogue/model_problems.h"
@@ -12,6 +15,8 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/operator.h"
+#include "model/asked_problems.h"
+#include "model/check.h"
 
 namespace vitune {
 namespace {
@@ -107,10 +112,32 @@ void add_model(const Model& model, const ModelInput& input, Console& console,
   if (!missing.empty()) console.log(LogLevel::kInfo, missing);
 }
 
+std::vector<ModelProblem> problems_of_file(const ModelContainer& file, const ModelGraph& graph,
+                                           std::int64_t images) {
+  std::vector<ModelProblem> problems;
+  for (const AskedProblem& asked : session_problems(file, graph, images)) {
+    problems.push_back({asked.problem, asked.calls, 0, 0, asked.is_second});
+  }
+  add_shares(problems);
+  return problems;
+}
+
+void add_file(const std::string& path, const ModelInput& input,
+              std::vector<NamedProblem>& problems) {
+  const ModelContainer file = load_model_file(path);
+  const ModelGraph graph = read_model_graph(file.text("vitune.graph"), path);
+  require_sound(file, graph, 1);
+  const std::string name = std::filesystem::path(path).filename().string();
+  for (const std::int64_t images : input.images) {
+    std::ranges::move(named_problems(name, problems_of_file(file, graph, images), images, input),
+                      std::back_inserter(problems));
+  }
+}
+
 // Why models gave no problem.
-std::string nothing_to_take(const std::vector<const Model*>& models, const ModelInput& input) {
+std::string nothing_to_take(const std::vector<std::string>& models, const ModelInput& input) {
   const std::string whose =
-      models.size() == 1 ? models.front()->name : formatted("any of {} models", models.size());
+      models.size() == 1 ? models.front() : formatted("any of {} models", models.size());
   return formatted(
       "no call of {} is one that the kernels{} take", whose,
       input.operators.empty() ? "" : formatted(" of {}", joined(input.operators, " or ")));
@@ -140,7 +167,7 @@ void add_model_input_options(po::options_description& options) {
 void add_model_options(po::options_description& options) {
   add_list(options, "model,m", "MODEL",
            "the problems of a model of timm, for example vit_base_patch16_224, or of all that "
-           "match a glob ('vitune models' lists them); may be repeated");
+           "match a glob ('vitune models' lists them), or of a model file; may be repeated");
   add_model_input_options(options);
 }
 
@@ -174,20 +201,45 @@ bool names_models(const Session& session) {
   return !model_names(session).empty() || std::ranges::any_of(presets, is_preset_of_models);
 }
 
+bool names_model_file(const std::string& name) {
+  if (name.ends_with(".safetensors") || name.ends_with(".vitune")) return true;
+  std::error_code ignored;  // models have a hub's prefix: "timm/vit_base_patch16_224"
+  return name.find('/') != std::string::npos && std::filesystem::is_regular_file(name, ignored);
+}
+
+std::vector<std::string> named_model_files(const Session& session) {
+  std::vector<std::string> names = model_names(session);
+  std::erase_if(names, [](const std::string& name) { return !names_model_file(name); });
+  return names;
+}
+
 std::vector<NamedProblem> model_inputs(const Session& session) {
   check_input_is_used(session);
   std::vector<NamedProblem> problems;
-  const std::vector<std::string> names = model_names(session);
+  std::vector<std::string> names = model_names(session);
   if (names.empty()) return problems;
+  const std::vector<std::string> files = named_model_files(session);
+  if (files.size() == names.size()) {
+    session.refuse({"dtype", "as"}, "does not go with a model file, which says that itself");
+  }
   const ModelInput input = model_input(session);
-  const ModelCatalogue catalogue = ModelCatalogue::load(require_data_dir(session));
+  for (const std::string& file : files) add_file(file, input, problems);
+  std::erase_if(names, names_model_file);
+  std::optional<ModelCatalogue> catalogue;
+  if (!names.empty()) catalogue = ModelCatalogue::load(require_data_dir(session));
   std::vector<const Model*> models;
   for (const std::string& name : names) {
-    std::ranges::move(chosen_models(catalogue, name), std::back_inserter(models));
+    std::ranges::move(chosen_models(*catalogue, name), std::back_inserter(models));
   }
   for (const Model* model : models) add_model(*model, input, session.console, problems);
-  if (problems.empty()) throw Error(ErrorCode::kUnsupported, nothing_to_take(models, input));
-  tell_of_left_out(session, input, calls_without_operator(models, input.asked_by));
+  if (problems.empty()) {
+    std::vector<std::string> all = files;
+    for (const Model* model : models) all.push_back(model->name);
+    throw Error(ErrorCode::kUnsupported, nothing_to_take(all, input));
+  }
+  if (!models.empty()) {
+    tell_of_left_out(session, input, calls_without_operator(models, input.asked_by));
+  }
   return problems;
 }
 

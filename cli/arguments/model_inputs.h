@@ -26,14 +26,20 @@ struct Operands {
 };
 Operands named_operands(const Session& session);
 
+// True if a model's name is that of a file: by .safetensors or .vitune, or as the path of one that
+// is there.
+bool names_model_file(const std::string& name);
+// Those of --model and of the operands that are.
+std::vector<std::string> named_model_files(const Session& session);
+
 // True if the user named models, or a preset of some.
 bool names_models(const Session& session);
 
-// The problems of each --model and of the models among the operands, a name or a glob. Says in one
+// The problems of each --model and of the models among the operands, a name, a glob or a model
+// file, whose problems are those that its sessions ask. Says in one
 // line per model which of its calls the kernels do not take, and in one which are of no operator of
 // vitune; Error(kUnsupported) if none is left. Error(kUsage) for an unknown model, and for a
-// --batch, --dtype, --as or
-// --operator that nothing uses.
+// --batch, --dtype, --as or --operator that nothing uses. Throws as load_model_file() does.
 std::vector<NamedProblem> model_inputs(const Session& session);
 
 // The problems of a preset, with --batch, --dtype and --operator if it names models; says then as

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments/inputs.h"
+#include "cli/arguments/model_inputs.h"
 #include "cli/arguments/options.h"
 #include "cli/arguments/problem_names.h"
 #include "cli/arguments/session.h"
@@ -14,6 +15,7 @@
 #include "cli/output/progress.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
+#include "cli/verbs/bench_model_file.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "tuner/loop/tuner.h"
@@ -150,6 +152,7 @@ LayeredStore scratch_store(Session& session) {
 }
 
 int run(Session& session) {
+  if (!named_model_files(session).empty()) return bench_model_file(session);
   std::vector<NamedProblem> problems = requested_problems(session, "vit-b16");
   add_known_peers(session, problems);
   TuneOptions options = tune_options(session, std::move(problems));
@@ -170,10 +173,14 @@ Verb bench_verb() {
   return {
       "bench",
       "Measure the stored winner and the default config of each problem",
-      "[PROBLEM|MODEL...]",
+      "[PROBLEM|MODEL...|FILE]",
       "Without a problem: the preset vit-b16. 'limit' is the unit of the GPU that sets the floor\n"
       "(tensor, exp, issue, shared memory, L2, HBM; see docs/measuring.md). Peers are shown where\n"
-      "the problem's file has their times; they are of the machine and date that the file states.",
+      "the problem's file has their times; they are of the machine and date that the file states.\n"
+      "FILE is what vitune.export() wrote: its passes for --batch are timed as one graph each, "
+      "with\n"
+      "the memory that they take and their slowest nodes. Example:\n"
+      "  vitune bench --model vit_b.safetensors --batch 1,8,32",
       describe,
       run};
 }

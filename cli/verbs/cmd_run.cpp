@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -11,19 +12,18 @@
 
 #include "cli/arguments/options.h"
 #include "cli/arguments/session.h"
-#include "cli/arguments/stores.h"
 #include "cli/arguments/verb_options.h"
 #include "cli/images/batch_source.h"
 #include "cli/images/npy.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
+#include "cli/passes/opened_model.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "core/half.h"
 #include "core/primary_context.h"
 #include "model/check.h"
 #include "runtime/api/last_error.h"
-#include "runtime/context/settings.h"
 #include "runtime/session/model_session.h"
 
 namespace vitune {
@@ -69,24 +69,24 @@ std::vector<float> widened(const std::vector<std::byte>& bytes, const std::strin
   return values;
 }
 
-Settings settings_of(Session& session) {
-  Environment environment = session.environment;
-  if (const auto path = database_path(session)) environment.database = path->string();
-  Settings settings = read_settings(nullptr, environment, session.program);
-  settings.device = static_cast<int>(parse_integer(session.text("device"), 0, 1023, "--device"));
-  settings.log_user = &session.console;
-  settings.log = [](void* console, std::int32_t level, const char* message) {
-    const auto shown = level >= VITUNE_LOG_WARNING ? LogLevel::kWarning : LogLevel::kDebug;
-    static_cast<Console*>(console)->log(shown, message);
-  };
-  return settings;
+// Seconds that this thread waited for inputs, for copies and for passes.
+struct Spent {
+  double decoding = 0, copying = 0, running = 0;
+  double all() const { return std::max(decoding + copying + running, 1e-9); }
+};
+
+template <typename Body>
+void add_seconds(double& seconds, const Body& body) {
+  const auto start = Clock::now();
+  body();
+  seconds += std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 // A model with one input of numbers and a result, and a session of one batch.
 class Runner {
  public:
   Runner(Session& session, const std::string& path)
-      : context_(settings_of(session)), model_(context_, path) {
+      : context_(library_settings(session, one_device(session))), model_(context_, path) {
     if (model_.graph().inputs.size() != 1) {
       throw Error(ErrorCode::kUnsupported, formatted("{} has {} inputs: run takes models of one",
                                                      path, model_.graph().inputs.size()));
@@ -121,29 +121,40 @@ class Runner {
     batch_ = batch;
   }
 
-  // Runs up to as many inputs as the session's batch; the others are zeros.
-  std::vector<float> run(std::vector<float> values) {
+  // Runs up to as many inputs as the session's batch; the others are zeros. Adds the seconds that
+  // copies and the pass took.
+  std::vector<float> run(std::vector<float> values, Spent& spent) {
     const CurrentContext current(context_.primary());
-    const std::size_t count = values.size() / elements(input_);
-    values.resize(static_cast<std::size_t>(batch_) * elements(input_));
     const CudaDriver& driver = context_.driver();
-    const std::vector<std::byte> given = narrowed(values, input_.type);
-    driver.check(driver.api().memcpy_htod(pass_->address(0), given.data(), given.size()),
-                 "cuMemcpyHtoD");
-    const void* inputs[] = {nullptr};
-    std::vector<void*> outputs(pass_->places() - 1, nullptr);
-    if (pass_->run(inputs, outputs, stream_->get()) != VITUNE_OK) {
-      throw Error(ErrorCode::kFailure, last_error());
-    }
-    stream_->synchronize();
-    std::vector<std::byte> taken(count * elements(result_) *
-                                 static_cast<std::size_t>(model_type_bytes(result_.type)));
-    driver.check(driver.api().memcpy_dtoh(taken.data(), pass_->address(1), taken.size()),
-                 "cuMemcpyDtoH");
-    return widened(taken, result_.type);
+    const std::size_t count = values.size() / elements(input_);
+    std::vector<float> rows;
+    add_seconds(spent.copying, [&] {
+      values.resize(static_cast<std::size_t>(batch_) * elements(input_));
+      const std::vector<std::byte> given = narrowed(values, input_.type);
+      driver.check(driver.api().memcpy_htod(pass_->address(0), given.data(), given.size()),
+                   "cuMemcpyHtoD");
+    });
+    add_seconds(spent.running, [&] { launch(static_cast<std::int64_t>(count)); });
+    add_seconds(spent.copying, [&] {
+      std::vector<std::byte> taken(count * elements(result_) *
+                                   static_cast<std::size_t>(model_type_bytes(result_.type)));
+      driver.check(driver.api().memcpy_dtoh(taken.data(), pass_->address(1), taken.size()),
+                   "cuMemcpyDtoH");
+      rows = widened(taken, result_.type);
+    });
+    return rows;
   }
 
  private:
+  void launch(std::int64_t count) {
+    const void* inputs[] = {nullptr};
+    std::vector<void*> outputs(pass_->places() - 1, nullptr);
+    if (pass_->run(count, inputs, outputs, stream_->get()) != VITUNE_OK) {
+      throw Error(ErrorCode::kFailure, last_error());
+    }
+    stream_->synchronize();
+  }
+
   // Of passes of one image and of two.
   static bool counts_images(const BatchView& one, const BatchView& two) {
     return !one.extents.empty() && one.extents[0] == 1 && two.extents[0] == 2 &&
@@ -175,11 +186,6 @@ std::vector<std::string> labels_of(const LoadedModel& model) {
   return labels;
 }
 
-// Seconds that were spent with inputs and with passes.
-struct Spent {
-  double reading = 0, running = 0;
-};
-
 class Results {
  public:
   Results(Session& session, const Runner& runner)
@@ -208,7 +214,7 @@ class Results {
 
   std::size_t count() const { return count_; }
 
-  void finish() {
+  void finish(const Spent& spent) {
     if (file_) {
       file_->finish();
       names_.close();
@@ -218,6 +224,9 @@ class Results {
       document_["out"] = session_.text("out");
     }
     document_["inputs"] = count_;
+    document_["seconds"] = {
+        {"inputs", spent.decoding}, {"copies", spent.copying}, {"gpu", spent.running}};
+    document_["images_s"] = static_cast<double>(count_) / spent.all();
     session_.console.show(table_, document_, formatted("{} results written", count_));
   }
 
@@ -253,6 +262,12 @@ class Results {
     }
   }
 
+  // The file's, or the number itself where it has none.
+  std::string label_of(std::size_t place) const {
+    const bool has_label = place < labels_.size() && !labels_[place].empty();
+    return has_label ? labels_[place] : formatted("{}", place);
+  }
+
   void add_largest(const std::string& name, const float* row) {
     std::vector<std::size_t> order(row_);
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -265,7 +280,7 @@ class Results {
                       });
     ordered_json largest = ordered_json::array();
     for (std::size_t k = 0; k < kept; ++k) {
-      const std::string label = order[k] < labels_.size() ? labels_[order[k]] : "";
+      const std::string label = label_of(order[k]);
       table_.row({name, formatted("{}", order[k]), formatted("{:.4f}", row[order[k]]), label});
       largest.push_back({{"place", order[k]}, {"value", row[order[k]]}, {"label", label}});
     }
@@ -283,15 +298,54 @@ class Results {
   ordered_json document_ = new_document("run");
 };
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+// "12 of 40, 310 images/s; waited for inputs 92 %, copies 3 %, the GPU 5 %"
+std::string rate_text(std::size_t done, std::int64_t all, const Spent& spent) {
+  const auto percent = [&](double seconds) { return 100 * seconds / spent.all(); };
+  return formatted(
+      "{} of {}, {:.0f} images/s; waited for inputs {:.0f} %, copies {:.0f} %, the GPU {:.0f} %",
+      done, all, static_cast<double>(done) / spent.all(), percent(spent.decoding),
+      percent(spent.copying), percent(spent.running));
 }
 
-void tell(Console& console, std::size_t done, std::int64_t all, const Spent& spent) {
-  const double seconds = std::max(spent.reading + spent.running, 1e-9);
-  console.progress(formatted("{} of {}, {:.0f}/s; {:.0f} % of the time inputs were waited for",
-                             done, all, static_cast<double>(done) / seconds,
-                             100 * spent.reading / seconds));
+// The batches of a source, each of which is decoded while the one before it is run.
+class BatchesAhead {
+ public:
+  BatchesAhead(BatchSource& source, std::int64_t most) : source_(source), most_(most) { begin(); }
+
+  // Throws as BatchSource::next() does.
+  InputBatch next() {
+    InputBatch batch = coming_.get();
+    if (!batch.names.empty()) begin();
+    return batch;
+  }
+  // Waits for what was begun: the source is nobody's then.
+  void end() {
+    if (coming_.valid()) coming_.wait();
+  }
+  ~BatchesAhead() { end(); }
+
+ private:
+  void begin() {
+    coming_ = std::async(std::launch::async, [this] { return source_.next(most_); });
+  }
+  BatchSource& source_;
+  const std::int64_t most_;
+  std::future<InputBatch> coming_;
+};
+
+// Runs all batches; returns where the time went.
+Spent run_all(Session& session, Runner& runner, BatchSource& source, std::int64_t most,
+              Results& results) {
+  Spent spent;
+  BatchesAhead batches(source, most);
+  while (!session.stop) {
+    InputBatch batch;
+    add_seconds(spent.decoding, [&] { batch = batches.next(); });
+    if (batch.names.empty()) break;
+    results.add(batch.names, runner.run(std::move(batch.values), spent));
+    session.console.progress(rate_text(results.count(), source.count(), spent));
+  }
+  return spent;
 }
 
 int run(Session& session) {
@@ -308,23 +362,12 @@ int run(Session& session) {
                   runner.model().file().text("vitune.preprocess"), path);
   runner.prepare(std::min(most, std::max<std::int64_t>(source->count(), 1)));
   Results results(session, runner);
-  Spent spent;
-  while (!session.stop) {
-    auto start = Clock::now();
-    InputBatch batch = source->next(most);
-    spent.reading += seconds_since(start);
-    if (batch.names.empty()) break;
-    start = Clock::now();
-    const std::vector<float> rows = runner.run(std::move(batch.values));
-    spent.running += seconds_since(start);
-    results.add(batch.names, rows);
-    tell(session.console, results.count(), source->count(), spent);
-  }
+  const Spent spent = run_all(session, runner, *source, most, results);
   session.console.end_progress();
   for (const std::string& why : source->skipped()) {
     session.console.log(LogLevel::kWarning, formatted("left out: {}", why));
   }
-  results.finish();
+  results.finish(spent);
   if (session.stop) return exit_status(ErrorCode::kInterrupted);
   return source->skipped().empty() ? 0 : exit_status(ErrorCode::kFailure);
 }

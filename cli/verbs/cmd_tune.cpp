@@ -327,6 +327,7 @@ Verb tune_verb() {
           "same command. Examples:\n"
           "  vitune tune --preset vit --budget 2m\n"
           "  vitune tune --from-misses\n"
+          "  vitune tune --model vit_b.safetensors --batch 1,32      # what vitune.export() wrote\n"
           "  vitune tune \"bf16 b=32 h=12 n=197 d=64 layout=packed\" --objective warm",
           describe,
           run};

@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/arguments/inputs.h"
+#include "cli/arguments/model_inputs.h"
 #include "cli/arguments/options.h"
 #include "cli/arguments/session.h"
 #include "cli/arguments/stores.h"
 #include "cli/output/results.h"
 #include "cli/output/text.h"
+#include "cli/verbs/verify_model_file.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/operator.h"
@@ -52,6 +54,7 @@ std::vector<NamedProblem> stored_problems(Session& session, LayeredStore& store)
 }
 
 int run(Session& session) {
+  if (!named_model_files(session).empty()) return verify_model_file(session);
   if (device_argument(session).starts_with("replay:")) {
     throw Error(ErrorCode::kNoDevice,
                 "verifying runs the kernels and needs a GPU; a recording cannot tell");
@@ -94,14 +97,18 @@ int run(Session& session) {
 }  // namespace
 
 Verb verify_verb() {
-  return {"verify",
-          "Check the stored winners again on this GPU",
-          "[PROBLEM|MODEL...]",
-          "Without a problem: every stored winner for this GPU. Imported winners count as verified "
-          "once they have\n"
-          "passed. Exit code 4 if any gives a wrong result.",
-          describe,
-          run};
+  return {
+      "verify",
+      "Check the stored winners again on this GPU",
+      "[PROBLEM|MODEL...|FILE]",
+      "Without a problem: every stored winner for this GPU. Imported winners count as verified "
+      "once they have\n"
+      "passed. Exit code 4 if any gives a wrong result.\n"
+      "FILE is what vitune.export() wrote: each step of its pass for --batch (1) is judged in the\n"
+      "pass's own memory beside fp64, and all that it must not change is compared. Example:\n"
+      "  vitune verify --model vit_b.safetensors --batch 4",
+      describe,
+      run};
 }
 
 }  // namespace vitune

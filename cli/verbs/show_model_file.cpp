@@ -3,10 +3,8 @@
 #include "cli/verbs/show_model_file.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "cli/arguments/device_probe.h"
@@ -18,6 +16,7 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "core/printable.h"
+#include "model/asked_problems.h"
 #include "model/bind.h"
 #include "model/check.h"
 #include "model/graph.h"
@@ -34,26 +33,6 @@ using nlohmann::ordered_json;
 constexpr std::size_t kMostShown = 1000;  // bytes of a text of the file's
 // A look into the databases takes some 30 ms of a problem that is not tuned. Models ask up to 60.
 constexpr std::size_t kMostLookedUp = 200;
-
-struct AskedProblem {
-  ProblemPtr problem;
-  std::int64_t calls = 0;
-};
-
-// In the order of their first call.
-class AskedProblems {
- public:
-  void add(const ProblemPtr& problem) {
-    const auto [place, is_new] = places_.emplace(problem->text(), all_.size());
-    if (is_new) all_.push_back({problem, 0});
-    ++all_[place->second].calls;
-  }
-  std::vector<AskedProblem> take() { return std::move(all_); }
-
- private:
-  std::vector<AskedProblem> all_;
-  std::map<std::string, std::size_t> places_;
-};
 
 std::map<std::string, std::int64_t> kinds_of(const ModelGraph& graph) {
   std::map<std::string, std::int64_t> kinds;
@@ -134,19 +113,19 @@ class FileReport {
   // The problems of a session's steps; where this version has no steps for some node, of the nodes
   // that it can serve.
   std::vector<AskedProblem> bind(const BatchTensors& tensors) {
-    AskedProblems asked;
+    std::vector<ProblemPtr> asked;
     try {
       const BoundModel model = bind_model(tensors, graph_, file_);
-      for (const ModelStep& step : model.steps) asked.add(step.problem);
+      for (const ModelStep& step : model.steps) asked.push_back(step.problem);
       describe_session(model);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kUnsupported) throw;
       line("session", formatted("none in this version: {}", error.what()));
       for (const ModelNode& node : graph_.nodes) {
-        for (const ProblemPtr& problem : node_problems(tensors, node)) asked.add(problem);
+        for (const ProblemPtr& problem : node_problems(tensors, node)) asked.push_back(problem);
       }
     }
-    return asked.take();
+    return counted_problems(asked);
   }
   void describe_session(const BoundModel& model) {
     const auto copies = std::count_if(model.steps.begin(), model.steps.end(),
@@ -230,13 +209,6 @@ class FileReport {
 };
 
 }  // namespace
-
-bool names_model_file(const std::string& operand) {
-  if (operand.ends_with(".safetensors") || operand.ends_with(".vitune")) return true;
-  std::error_code ignored;  // models have a hub's prefix: "timm/vit_base_patch16_224"
-  return operand.find('/') != std::string::npos &&
-         std::filesystem::is_regular_file(operand, ignored);
-}
 
 int show_model_file(Session& session, const std::string& path) {
   return FileReport(session, path).show();

@@ -8,10 +8,6 @@
 
 namespace vitune {
 
-// True if an operand of `vitune models` names a file rather than a model: by .safetensors or
-// .vitune, or as the path of one that is there.
-bool names_model_file(const std::string& operand);
-
 // Prints it, for --batch (1) and the objective, as on the device of this machine. Returns the exit
 // status: 1 if the digest is another one. Throws as load_model_file(), read_model_graph() and
 // require_sound() do.

@@ -402,6 +402,28 @@ VITUNE_NODISCARD VITUNE_API vitune_status vitune_session_run(vitune_session* ses
                                                              const void* const* inputs,
                                                              void* const* outputs, void* stream);
 
+// The same for `images` images, 1 to the session's batch: of tensors that grow with the batch so
+// many images are copied, and what the other rows hold does not count. VITUNE_UNSUPPORTED for fewer
+// than the batch where results may depend on other images.
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_session_run_images(vitune_session* session,
+                                                                    int64_t images,
+                                                                    const void* const* inputs,
+                                                                    void* const* outputs,
+                                                                    void* stream);
+
+// Makes the session again where the context has other kernels for it since (after
+// vitune_context_refresh(), or by its own looks at the databases): `renewed`, which may be NULL, is
+// then 1, and vitune_session_buffer() gives other addresses. Nothing that it was asked to run may
+// be going on. After an error it is as it was.
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_session_refresh(vitune_session* session,
+                                                                 int32_t* renewed);
+
+// The steps of the session, a line each: the path of the module, a tab, the problem. As
+// vitune_explain_text() for `capacity` and `length`.
+VITUNE_NODISCARD VITUNE_API vitune_status vitune_session_text(const vitune_session* session,
+                                                              char* text, size_t capacity,
+                                                              size_t* length);
+
 // Where the session has the input at `place`, or behind the inputs the result: to be written and
 // read there between passes, without a copy.
 VITUNE_NODISCARD VITUNE_API vitune_status vitune_session_buffer(const vitune_session* session,

@@ -117,6 +117,14 @@ class ExportTest(FolderCase):
         held, _ = self.exported(Classifier().to(torch.bfloat16), torch.zeros(1, 3, 32, 32))
         self.assertEqual({tensor.dtype for tensor in held.tensors.values()}, {torch.bfloat16})
 
+    def test_labels_are_one_text_for_each_number_of_the_result(self):
+        names = [f"class {i}" for i in range(10)]
+        self.exported(Classifier(), torch.zeros(1, 3, 32, 32), labels=iter(names))
+        self.assertEqual(json.loads(model_file.read(self.path).metadata["vitune.labels"]), names)
+        for labels, words in ((names[:9], "9 labels are given: the model has 1 results, of 10 numbers"), (range(10), "a list of texts")):
+            with self.assertRaisesRegex(vitune.InvalidArgument, words):
+                self.exported(Classifier(), torch.zeros(1, 3, 32, 32), labels=labels)
+
     def test_the_file_is_safetensors_whose_digest_is_of_all_its_bytes(self):
         self.exported(Classifier(), torch.zeros(1, 3, 32, 32), license="mit", source="a test", preprocess={"size": [32, 32]})
         data = bytearray(self.path.read_bytes())

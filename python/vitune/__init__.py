@@ -314,19 +314,22 @@ def _load_export() -> Any:
 
 
 def export(model: Any, path: Any, sample: Any = None, *, outputs: Optional[Iterable[str]] = None, dtype: str = "bf16", check: bool = True,
-           source: Optional[str] = None, license: Optional[str] = None, preprocess: Any = None) -> Any:
+           source: Optional[str] = None, license: Optional[str] = None, preprocess: Any = None,
+           labels: Optional[Iterable[str]] = None) -> Any:
     """Writes a model's forward pass and its weights into one file, which is data and never code (docs/model_file.md). Needs no GPU.
 
     model: in eval mode. sample: what it is called with, a tensor [B, ...] or a dict of such tensors by the model's argument names;
     None: images of the size that a timm model says. Only shapes and types of it count, and the first dimension is the batch, which the
     file leaves open. outputs: names of the results of a model that answers with several (transformers), all of them if None. dtype:
     "bf16" or "fp16", in which the file's weights are and the graph computes. check: run the file, as it was read back, by the reference
-    interpreter, and compare with the model, both in fp32. source, license: texts that the file carries; preprocess: a dict.
+    interpreter, and compare with the model, both in fp32. source, license: texts that the file carries; preprocess: a dict; labels: the
+    names of the classes, one for each number of the one result, which `vitune run` prints.
 
     Returns what was written: path, nodes, bytes, error (of the check) and rounding (of the weights as stored). Raises Unsupported with
     every call that a file cannot hold, or where the check fails; InvalidArgument for a sample or result that is none.
     """
-    metadata = {"source": source, "license": license, "vitune.preprocess": preprocess}
+    metadata = {"source": source, "license": license, "vitune.preprocess": preprocess,
+                "vitune.labels": None if labels is None else list(labels)}
     return _load_export().export(model, path, sample, None if outputs is None else list(outputs), dtype, check, metadata)
 
 

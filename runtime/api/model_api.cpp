@@ -13,8 +13,8 @@
 #include "runtime/session/loaded_model.h"
 #include "runtime/session/model_session.h"
 
-// A context that is destroyed has taken its device with it: what is left of a model then is never
-// freed, so that no call reaches it.
+// A context that is destroyed has taken its device with it: device memory that is left of a model
+// then is never freed, so that no call reaches it.
 struct vitune_model {
   vitune_context* context;
   std::unique_ptr<vitune::LoadedModel> model;
@@ -93,6 +93,12 @@ void describe(const LoadedModel& model, std::size_t place, std::int64_t batch,
   std::memcpy(&tensor, &result, std::min(size, sizeof(result)));
 }
 
+void give_text(const std::string& whole, char* text, std::size_t capacity, std::size_t* length) {
+  if (text == nullptr && capacity != 0) missing("text");
+  if (length != nullptr) *length = whole.size();
+  if (capacity != 0) copy_text(text, capacity, whole);
+}
+
 bool wants_no_graph(const vitune_session_options* options) {
   if (options == nullptr) return false;
   check_input_struct("options", options, options->size, kFirstOptionsBytes, sizeof(*options));
@@ -120,7 +126,7 @@ vitune_status vitune_model_open(vitune_context* context, const char* path, vitun
 void vitune_model_destroy(vitune_model* model) {
   if (model == nullptr) return;
   if (vitune::alive_or_fail(model->context) == nullptr) {
-    static_cast<void>(model->model.release());
+    model->model->abandon();
   }
   delete model;
 }
@@ -148,10 +154,7 @@ vitune_status vitune_model_text(const vitune_model* model, const char* key, char
                                 size_t capacity, size_t* length) {
   return vitune::on_model(model, [&](const vitune::LoadedModel& loaded) {
     if (key == nullptr) missing("key");
-    if (text == nullptr && capacity != 0) missing("text");
-    const std::string& whole = loaded.file().text(key);
-    if (length != nullptr) *length = whole.size();
-    if (capacity != 0) vitune::copy_text(text, capacity, whole);
+    vitune::give_text(loaded.file().text(key), text, capacity, length);
     return VITUNE_OK;
   });
 }
@@ -173,18 +176,45 @@ vitune_status vitune_session_create(vitune_model* model, int64_t batch,
 void vitune_session_destroy(vitune_session* session) {
   if (session == nullptr) return;
   if (vitune::alive_or_fail(session->model->context) == nullptr) {
-    static_cast<void>(session->session.release());
+    session->session->abandon();
   }
   delete session;
 }
 
 vitune_status vitune_session_run(vitune_session* session, const void* const* inputs,
                                  void* const* outputs, void* stream) {
+  const int64_t batch = session == nullptr ? 0 : session->session->batch();
+  return vitune_session_run_images(session, batch, inputs, outputs, stream);
+}
+
+vitune_status vitune_session_run_images(vitune_session* session, int64_t images,
+                                        const void* const* inputs, void* const* outputs,
+                                        void* stream) {
   return vitune::on_session(session, [&](vitune::ModelSession& pass) {
     if (inputs == nullptr) missing("inputs");
     if (outputs == nullptr) missing("outputs");
-    return pass.run({inputs, pass.inputs()}, {outputs, pass.places() - pass.inputs()},
+    return pass.run(images, {inputs, pass.inputs()}, {outputs, pass.places() - pass.inputs()},
                     static_cast<vitune::CuStreamTag*>(stream));
+  });
+}
+
+vitune_status vitune_session_refresh(vitune_session* session, int32_t* renewed) {
+  if (renewed != nullptr) *renewed = 0;
+  return vitune::on_session(session, [&](vitune::ModelSession& pass) {
+    if (pass.is_current()) return VITUNE_OK;
+    // The old one stays where this throws.
+    session->session =
+        std::make_unique<vitune::ModelSession>(pass.model(), pass.batch(), !pass.has_graph());
+    if (renewed != nullptr) *renewed = 1;
+    return VITUNE_OK;
+  });
+}
+
+vitune_status vitune_session_text(const vitune_session* session, char* text, size_t capacity,
+                                  size_t* length) {
+  return vitune::on_session(session, [&](const vitune::ModelSession& pass) {
+    vitune::give_text(pass.steps_text(), text, capacity, length);
+    return VITUNE_OK;
   });
 }
 

@@ -59,6 +59,7 @@ class RuntimeContext {
   // The GPU that is worked on.
   const PrimaryContext& primary() const noexcept { return primary_; }
   const CudaDriver& driver() const noexcept { return primary_.driver(); }
+  const DeviceInfo& device() const noexcept { return device_; }
   // Throws CudaError where the driver cannot tell.
   bool is_capturing(CuStreamTag* stream) const;
   // Counts a call that gave an error.

@@ -3,6 +3,8 @@
 #include "runtime/session/model_session.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "core/cuda_driver_api.h"
 #include "core/error.h"
@@ -24,44 +26,73 @@ void require(vitune_status status, const ModelStep& step) {
 
 }  // namespace
 
-ModelSession::ModelSession(LoadedModel& model, std::int64_t batch, bool without_graph)
-    : model_(model), bound_(model.bind(batch)) {
+ModelSession::ModelSession(LoadedModel& model, std::int64_t batch, bool without_graph,
+                           const MemoryPlanner& planner)
+    : model_(model),
+      batch_(batch),
+      bound_(model.bind(batch)),
+      device_(std::make_unique<OnDevice>()) {
   const CurrentContext current(model.context().primary());
   const CudaDriver& driver = model.context().driver();
   driver.check(current.result(), current.call());
   const RelaxedCapture relaxed(driver.api());
   try {
-    build(driver, without_graph);
+    build(driver, without_graph, planner);
   } catch (...) {
-    clear();
+    device_.reset();
     throw;
   }
 }
 
 ModelSession::~ModelSession() {
+  if (device_ == nullptr) return;
   const CurrentContext current(model_.context().primary());
   const RelaxedCapture relaxed(model_.context().driver().api());
-  clear();
+  device_.reset();
 }
 
-void ModelSession::build(const CudaDriver& driver, bool without_graph) {
+void ModelSession::abandon() noexcept { static_cast<void>(device_.release()); }
+
+void ModelSession::build(const CudaDriver& driver, bool without_graph,
+                         const MemoryPlanner& planner) {
   const std::vector<std::int64_t> scratch_bytes = prepare();
-  plan_ = plan_memory(bound_, scratch_bytes);
-  arena_ = DeviceBuffer(driver, static_cast<std::size_t>(std::max<std::int64_t>(plan_.bytes, 1)));
+  plan_ = planner(bound_, scratch_bytes);
+  device_->arena =
+      DeviceBuffer(driver, static_cast<std::size_t>(std::max<std::int64_t>(plan_.bytes, 1)));
   place_steps(scratch_bytes);
-  own_stream_ = std::make_unique<CudaStream>(driver);
-  launch_steps(own_stream_->get());
-  own_stream_->synchronize();
+  device_->stream = std::make_unique<CudaStream>(driver);
+  CudaStream& stream = *device_->stream;
+  launch_steps(stream.get());
+  stream.synchronize();
+  served_ = served(bound_);
   if (without_graph) return;
-  graph_ =
-      std::make_unique<CudaGraph>(driver, *own_stream_, [&] { launch_steps(own_stream_->get()); });
+  device_->graph = std::make_unique<CudaGraph>(driver, stream, [&] { launch_steps(stream.get()); });
 }
 
-// The context must be current.
-void ModelSession::clear() {
-  graph_.reset();
-  own_stream_.reset();
-  arena_ = DeviceBuffer();
+// The problems of the steps, and which kernels serve them.
+std::string ModelSession::served(const BoundModel& bound) const {
+  std::map<std::string, std::string> kernels;  // by problems, which blocks of a model have alike
+  std::string text;
+  for (const ModelStep& step : bound.steps) {
+    const auto [at, is_new] = kernels.emplace(step.problem->text(), "");
+    if (is_new) {
+      vitune_selection selection = VITUNE_SELECTION_INIT;
+      require(model_.context().query(step.problem, &selection), step);
+      at->second = formatted("{} {}", selection.config, selection.kernel_key);
+    }
+    text += formatted("{}: {}\n", at->first, at->second);
+  }
+  return text;
+}
+
+bool ModelSession::is_current() const { return served(model_.bind(batch_)) == served_; }
+
+std::string ModelSession::steps_text() const {
+  std::string text;
+  for (const ModelStep& step : bound_.steps) {
+    text += formatted("{}\t{}\n", step.at, step.problem->text());
+  }
+  return text;
 }
 
 std::vector<std::int64_t> ModelSession::prepare() {
@@ -76,7 +107,7 @@ std::vector<std::int64_t> ModelSession::prepare() {
 
 CuPointer ModelSession::address_of(const StepTensor& tensor) {
   const auto& place = plan_.buffers[tensor.buffer];
-  const CuPointer start = place ? arena_.address() + static_cast<CuPointer>(*place)
+  const CuPointer start = place ? device_->arena.address() + static_cast<CuPointer>(*place)
                                 : model_.weights_of(bound_.buffers[tensor.buffer]);
   return start + static_cast<CuPointer>(tensor.offset);
 }
@@ -91,35 +122,60 @@ void ModelSession::place_steps(const std::vector<std::int64_t>& scratch_bytes) {
     }
     step.scratch_bytes = scratch_bytes[i];
     if (step.scratch_bytes > 0) {
-      step.scratch = arena_.address() + static_cast<CuPointer>(plan_.scratch[i]);
+      step.scratch = device_->arena.address() + static_cast<CuPointer>(plan_.scratch[i]);
     }
     steps_.push_back(std::move(step));
   }
 }
 
+void ModelSession::launch_step(std::size_t step, CuStreamTag* stream) {
+  const Step& which = steps_.at(step);
+  Call call;
+  call.workspace = which.scratch;
+  call.workspace_bytes = static_cast<std::uint64_t>(which.scratch_bytes);
+  call.stream = stream;
+  require(run_problem(model_.context(), which.problem.get(), which.tensors, call),
+          bound_.steps[step]);
+}
+
 void ModelSession::launch_steps(CuStreamTag* stream) {
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const Step& step = steps_[i];
-    Call call;
-    call.workspace = step.scratch;
-    call.workspace_bytes = static_cast<std::uint64_t>(step.scratch_bytes);
-    call.stream = stream;
-    require(run_problem(model_.context(), step.problem.get(), step.tensors, call), bound_.steps[i]);
-  }
+  for (std::size_t i = 0; i < steps_.size(); ++i) launch_step(i, stream);
 }
 
 void ModelSession::launch(CuStreamTag* stream) {
-  if (graph_ == nullptr || model_.context().is_capturing(stream)) return launch_steps(stream);
-  graph_->launch(stream);
+  if (device_->graph == nullptr || model_.context().is_capturing(stream))
+    return launch_steps(stream);
+  device_->graph->launch(stream);
 }
 
-vitune_status ModelSession::run(std::span<const void* const> inputs, std::span<void* const> outputs,
-                                CuStreamTag* stream) noexcept {
+// Of a tensor that grows with the batch those of its first images.
+std::size_t ModelSession::bytes_of(std::size_t place, std::int64_t images) const {
+  const std::int64_t all = buffer(place).bytes();
+  const bool grows =
+      place < inputs() ? model_.input_grows(place) : model_.output_grows(place - inputs());
+  return static_cast<std::size_t>(grows ? all / batch_ * images : all);
+}
+
+vitune_status ModelSession::run(std::int64_t images, std::span<const void* const> inputs,
+                                std::span<void* const> outputs, CuStreamTag* stream) noexcept {
   if (inputs.size() != bound_.inputs.size() || outputs.size() != bound_.outputs.size()) {
     return failed(VITUNE_INVALID_ARGUMENT,
                   "%zu inputs and %zu results are given: the model has %zu "
                   "and %zu",
                   inputs.size(), outputs.size(), bound_.inputs.size(), bound_.outputs.size());
+  }
+  if (images < 1 || images > batch_) {
+    return failed(VITUNE_INVALID_ARGUMENT,
+                  "%lld images are given: a session of %lld takes 1 to that many",
+                  static_cast<long long>(images), static_cast<long long>(batch_));
+  }
+  if (images < batch_ && !model_.why_images_mix().empty()) {
+    return failed(
+        VITUNE_UNSUPPORTED,
+        "%lld images in a session of %lld: results may depend on other images (%s); make a "
+        "session of %lld",
+        static_cast<long long>(images), static_cast<long long>(batch_),
+        model_.why_images_mix().c_str(), static_cast<long long>(images));
   }
   try {
     const CudaDriver& driver = model_.context().driver();
@@ -127,8 +183,7 @@ vitune_status ModelSession::run(std::span<const void* const> inputs, std::span<v
     driver.check(current.result(), current.call());
     const auto copy = [&](CuPointer to, CuPointer from, std::size_t place) {
       if (to == 0 || from == 0 || to == from) return;
-      driver.check(driver.api().memcpy_dtod_async(
-                       to, from, static_cast<std::size_t>(buffer(place).bytes()), stream),
+      driver.check(driver.api().memcpy_dtod_async(to, from, bytes_of(place, images), stream),
                    "cuMemcpyDtoDAsync");
     };
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -153,7 +208,7 @@ const ModelBuffer& ModelSession::buffer(std::size_t place) const {
 CuPointer ModelSession::address(std::size_t place) const {
   const std::size_t inputs = bound_.inputs.size();
   const std::size_t at = place < inputs ? bound_.inputs[place] : bound_.outputs[place - inputs];
-  return arena_.address() + static_cast<CuPointer>(plan_.buffers[at].value());
+  return device_->arena.address() + static_cast<CuPointer>(plan_.buffers[at].value());
 }
 
 }  // namespace vitune

@@ -89,6 +89,38 @@ TEST_F(ModelsTest, TheDigestOfAModelFileComesBehindAllThatNeedsNoWeights) {
   EXPECT_LT(problems, digest);
 }
 
+TEST_F(ModelsTest, AModelFileNamesTheProblemsOfItsSessionsWhereverAModelMayStand) {
+  const test::ModelFolder folder;
+  const std::string path = folder.write(test::small_file()).string();
+  const auto texts = [](const nlohmann::json& problems) {
+    std::set<std::string> found;
+    for (const auto& each : problems) found.insert(each["problem"]);
+    return found;
+  };
+  for (const std::string batch : {"1", "3"}) {
+    const auto listed = run({"models", path, "--batch", batch, "--json"}).json()["problems"];
+    const CommandResult shown = run({"explain", "--model", path, "--batch", batch, "--json"});
+    ASSERT_EQ(shown.status, 0) << shown.err;
+    EXPECT_EQ(texts(shown.json()["problems"]), texts(listed));
+  }
+  const CommandResult norms =
+      run({"explain", path, "--batch", "1", "--operator", "norm", "--json"});
+  ASSERT_EQ(norms.status, 0) << norms.err;
+  ASSERT_EQ(norms.json()["problems"].size(), 2u);
+  EXPECT_THAT(norms.json()["problems"].dump(), HasSubstr("model.safetensors norm #1 b1 (1x)"));
+}
+
+TEST_F(ModelsTest, WhatIsNoModelFileIsRefusedByEveryVerbThatTakesOne) {
+  const test::ModelFolder folder;
+  const std::string damaged = folder.write("damaged").string();
+  for (const std::string verb : {"tune", "bench", "verify", "explain"}) {
+    const CommandResult result = run({verb, "--model", damaged});
+    EXPECT_EQ(result.status, 2) << verb << result.err;
+    EXPECT_THAT(result.err, HasSubstr("model.safetensors: has 7 bytes"));
+    EXPECT_EQ(run({verb, absent("no.vitune")}).status, 2) << verb;
+  }
+}
+
 TEST_F(ModelsTest, ALongTextOfAModelFileIsCut) {
   const test::ModelFolder folder;
   auto header = test::small_header(test::small_graph());

@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
 #include <random>
+#include <stdexcept>
 
 #include "core/error.h"
+#include "core/half.h"
 #include "generator/operator.h"
 #include "model/constants.h"
 #include "model/memory_plan.h"
@@ -29,11 +32,11 @@ class BindTest : public testing::Test {
     bytes.replace(bytes.size() - data.size(), data.size(), data);
     return load_model_file(folder_.write(bytes));
   }
-  BoundModel bind(const ordered_json& json, std::int64_t batch) const {
+  BoundModel bind(const ordered_json& json, std::int64_t batch, const FormFacts& facts = {}) const {
     const ModelContainer file = open(json);
     const ModelGraph graph = read_model_graph(file.text("vitune.graph"), "a file");
     require_sound(file, graph, batch);
-    return bind_model(BatchTensors(file, graph, batch), graph, file);
+    return bind_model(BatchTensors(file, graph, batch), graph, file, facts);
   }
   static std::vector<std::string> texts(const BoundModel& model) {
     std::vector<std::string> texts;
@@ -153,7 +156,7 @@ TEST_F(BindTest, AResultThatNoKernelWritesIsRefused) {
   }
 }
 
-TEST_F(BindTest, AGroupNormIsRefusedAndAReductionToOneNumberIsNot) {
+TEST_F(BindTest, AReductionToOneNumberIsOfOneResult) {
   ordered_json graph = test::small_graph();
   graph["values"].push_back({{"name", "t9"}, {"type", "bf16"}, {"shape", ordered_json::array()}});
   graph["nodes"].push_back({{"op", "map"},
@@ -164,20 +167,56 @@ TEST_F(BindTest, AGroupNormIsRefusedAndAReductionToOneNumberIsNot) {
                             {"a", "t6"},
                             {"out", "t9"}});
   EXPECT_THAT(texts(bind(graph, 2)), testing::Contains(HasSubstr("map n=1 over=128")));
-  graph["values"].push_back({{"name", "t10"}, {"type", "bf16"}, {"shape", {"B", 64, 16}}});
-  graph["nodes"].push_back(
-      {{"op", "group_norm"},
-       {"at", "groups"},
-       {"groups", 2},
-       {"eps", 1e-5},
-       {"x", {{"of", "t5"}, {"extents", {"B", 64, 16}}, {"strides", {1024, 1, 64}}}},
-       {"out", "t10"}});
-  try {
-    bind(graph, 2);
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no kernel for it"));
+}
+
+TEST_F(BindTest, GroupNormsReadChannelsSecondOrLastAsTheyLie) {
+  const struct {
+    const char* problem;
+    std::vector<int> strides;
+  } cases[] = {{"group_norm bf16 n=2 c=64 l=16 g=2", {1024, 16, 1}},
+               {"group_norm bf16 n=2 c=64 l=16 g=2 nhwc", {1024, 1, 64}}};
+  for (const auto& c : cases) {
+    ordered_json graph = test::small_graph();
+    graph["values"].push_back({{"name", "t9"}, {"type", "bf16"}, {"shape", {"B", 1024}}});
+    const auto view = [&](const char* of) {
+      return ordered_json{{"of", of}, {"extents", {"B", 64, 16}}, {"strides", c.strides}};
+    };
+    graph["nodes"].push_back({{"op", "group_norm"},
+                              {"at", "groups"},
+                              {"groups", 2},
+                              {"eps", 1e-5},
+                              {"x", view("t5")},
+                              {"out", view("t9")}});
+    const BoundModel model = bind(graph, 2);
+    EXPECT_EQ(model.steps.back().problem->text(), c.problem);
+    EXPECT_EQ(copies(model), 2u);  // those of the small graph
   }
+}
+
+TEST_F(BindTest, AProductWithOneMatrixIsALayerAndOneOfSeveralIsAMap) {
+  ordered_json graph = test::small_graph();
+  graph["values"].push_back({{"name", "t9"}, {"type", "bf16"}, {"shape", {"B", 17, 8}}});
+  graph["values"].push_back({{"name", "t10"}, {"type", "fp32"}, {"shape", {"B", 17, 17}}});
+  const auto view = [](const char* of, std::vector<ordered_json> extents,
+                       std::vector<int> strides) {
+    return ordered_json{{"of", of}, {"extents", extents}, {"strides", strides}};
+  };
+  graph["nodes"].push_back({{"op", "matmul"},
+                            {"at", "one"},
+                            {"a", "t3"},
+                            {"b", view("head.weight", {"B", 64, 8}, {0, 1, 64})},
+                            {"out", "t9"}});
+  graph["nodes"].push_back({{"op", "matmul"},
+                            {"at", "many"},
+                            {"scale", 0.25},
+                            {"a", "t3"},
+                            {"b", view("t3", {"B", 64, 17}, {1088, 1, 64})},
+                            {"out", "t10"}});
+  EXPECT_THAT(texts(bind(graph, 2)),
+              testing::AllOf(testing::Contains("linear bf16 m=34 n=8 k=64"),
+                             testing::Contains("map n=2x17x17 over=64 a=bf16@1088x64x0+1 "
+                                               "b=bf16@1088x0x64+1 x=mul(a,b) sum y=mul(r,0.25) "
+                                               "out=fp32")));
 }
 
 TEST_F(BindTest, AMapOfConstantsReadsANumberThatDoesNotCount) {
@@ -201,6 +240,206 @@ TEST_F(BindTest, WhatNoKernelServesIsSaidWithTheNode) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("attn"));
   }
+}
+
+// A projection whose result a norm and a layer read, twice: as rows of a transformer.
+ordered_json chain(const char* norm, int columns = 64) {
+  ordered_json graph = test::small_graph();
+  graph["values"].push_back({{"name", "t9"}, {"type", "bf16"}, {"shape", {"B", 17, columns}}});
+  graph["values"].push_back({{"name", "t10"}, {"type", "bf16"}, {"shape", {"B", 17, 192}}});
+  graph["nodes"].push_back(
+      {{"op", "linear"},
+       {"at", "proj"},
+       {"x", "t3"},
+       {"w", {{"of", "qkv.weight"}, {"extents", {columns, 64}}, {"strides", {64, 1}}}},
+       {"residual", "t0"},
+       {"out", "t9"}});
+  graph["nodes"].push_back(
+      {{"op", "linear"},
+       {"at", "fc1"},
+       {"x", "t9"},
+       {"w", "qkv.weight"},
+       {"act", "gelu"},
+       {"norm", {{"kind", norm}, {"weight", "norm.weight"}, {"bias", "norm.bias"}, {"eps", 1e-6}}},
+       {"out", "t10"}});
+  return graph;
+}
+
+std::vector<std::string> last(std::vector<std::string> texts, std::size_t count) {
+  texts.erase(texts.begin(), texts.end() - static_cast<std::ptrdiff_t>(count));
+  return texts;
+}
+
+constexpr const char* kMomentsOfProjection = "linear bf16 m=34 n=64 k=64 residual moments=32";
+constexpr const char* kLayerOfMoments =
+    "linear bf16 m=34 n=192 k=64 norm=moments:32 eps=1e-06 bias act=gelu params=fp32";
+constexpr const char* kProjection = "linear bf16 m=34 n=64 k=64 residual";
+constexpr const char* kNorm = "norm bf16 m=34 d=64 weight bias eps=1e-06";
+constexpr const char* kLayer = "linear bf16 m=34 n=192 k=64 act=gelu";
+
+TEST_F(BindTest, ALayerNormOfALayersRowsIsFoldedIntoTheNextByTheirMoments) {
+  const BoundModel model = bind(chain("layer"), 2);
+  EXPECT_THAT(last(texts(model), 2), testing::ElementsAre(kMomentsOfProjection, kLayerOfMoments));
+  const auto tensor = [&](std::size_t step, const char* name) {
+    const auto specs = model.steps[step].problem->op().tensors(*model.steps[step].problem);
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (specs[i].name == name) return *model.steps[step].tensors[i];
+    }
+    throw std::runtime_error(name);
+  };
+  const std::size_t steps = model.steps.size();
+  EXPECT_EQ(tensor(steps - 2, "out_moments").buffer, tensor(steps - 1, "moments").buffer);
+  EXPECT_EQ(model.buffers[tensor(steps - 1, "moments").buffer].elements, 34 * 2 * 2);
+  EXPECT_EQ(model.buffers[tensor(steps - 1, "w").buffer].part, FoldedPart::kWeight);
+  EXPECT_EQ(model.buffers[tensor(steps - 1, "bias").buffer].part, FoldedPart::kBias);
+  EXPECT_EQ(model.buffers[tensor(steps - 1, "weight_sums").buffer].part, FoldedPart::kSums);
+}
+
+TEST_F(BindTest, AnRmsNormIsFoldedByOneMapOfItsRows) {
+  EXPECT_THAT(
+      last(texts(bind(chain("rms"), 2)), 3),
+      testing::ElementsAre(kProjection,
+                           "map n=34 over=64 a=bf16 x=mul(a,a) mean y=rsqrt(add(r,1e-06)) out=fp32",
+                           "linear bf16 m=34 n=192 k=64 norm=rms bias act=gelu params=fp32"));
+}
+
+TEST_F(BindTest, ManyRowsAreNotFoldedUnlessWinnersSaySo) {
+  EXPECT_THAT(last(texts(bind(chain("layer"), 121)), 3),
+              testing::ElementsAre("linear bf16 m=2057 n=64 k=64 residual",
+                                   "norm bf16 m=2057 d=64 weight bias eps=1e-06",
+                                   "linear bf16 m=2057 n=192 k=64 act=gelu"));
+  EXPECT_THAT(texts(bind(chain("layer"), 120)), testing::Contains(HasSubstr("moments:32")));
+  EXPECT_THAT(texts(bind(chain("layer"), 121)),
+              testing::Not(testing::Contains(HasSubstr("moments"))));
+}
+
+TEST_F(BindTest, WinnersDecideBetweenAFoldedNormAndOneApart) {
+  using Times = std::map<std::string, double>;
+  const Times apart = {{kProjection, 4}, {kLayer, 5}};
+  const Times slow = {{kMomentsOfProjection, 5}, {kLayerOfMoments, 6}};
+  const Times fast = {{kMomentsOfProjection, 4.5}, {kLayerOfMoments, 5.5}};
+  const auto both = [](Times a, const Times& b) {
+    a.insert(b.begin(), b.end());
+    return a;
+  };
+  const struct {
+    const char* what;
+    Times winners;
+    double floor;
+    bool has_kernel, is_folded;
+  } cases[] = {
+      {"folded is faster by the norm's floor", both(apart, fast), 1.5, true, true},
+      {"a floor of nothing decides for apart", both(apart, fast), 0, true, false},
+      {"folded is slower", both(apart, slow), 1.5, true, false},
+      {"the norm's own winner counts", both(both(apart, slow), {{kNorm, 3}}), 0, true, true},
+      {"apart alone is tuned", apart, 1.5, true, false},
+      {"folded alone is tuned", slow, 1.5, true, true},
+      {"half of each is tuned: few rows",
+       {{kProjection, 4}, {kLayerOfMoments, 9}},
+       1.5,
+       true,
+       true},
+      {"no kernels of moments", both(apart, fast), 1.5, false, false},
+  };
+  for (const auto& c : cases) {
+    FormFacts facts;
+    facts.outlook = [&](const ProblemPtr& problem) {
+      const auto found = c.winners.find(problem->text());
+      const bool of_moments = problem->text().find("moments") != std::string::npos;
+      return ProblemOutlook{c.has_kernel || !of_moments,
+                            found == c.winners.end() ? std::nullopt : std::optional(found->second),
+                            c.floor};
+    };
+    const std::vector<std::string> found = texts(bind(chain("layer"), 2, facts));
+    EXPECT_EQ(found.back() == kLayerOfMoments, c.is_folded) << c.what;
+    EXPECT_EQ(found.back() == kLayer, !c.is_folded) << c.what;
+  }
+}
+
+TEST_F(BindTest, WhatCannotBeFoldedStaysApart) {
+  const auto is_folded = [&](const ordered_json& graph, const FormFacts& facts = {}) {
+    return texts(bind(graph, 2, facts)).back().find("norm=") != std::string::npos;
+  };
+  ASSERT_TRUE(is_folded(chain("layer")));
+  FormFacts large;
+  large.fits = [](const LayerFold&) { return false; };
+  EXPECT_FALSE(is_folded(chain("layer"), large));
+  const std::size_t fc1 = test::small_graph()["nodes"].size() + 1;
+  ordered_json graph = chain("layer");  // a bias of the pass
+  graph["nodes"][fc1]["bias"] = {{"of", "t1"}, {"extents", {192}}, {"strides", {1}}};
+  EXPECT_FALSE(is_folded(graph));
+  graph = chain("layer");  // rows without the first token
+  graph["nodes"][fc1]["x"] = {
+      {"of", "t9"}, {"offset", 64}, {"extents", {"B", 16, 64}}, {"strides", {1088, 64, 1}}};
+  graph["values"].back()["shape"] = {"B", 16, 192};
+  EXPECT_FALSE(is_folded(graph));
+  graph = chain("layer");  // rows that two nodes write
+  graph["nodes"][fc1 - 1]["x"] = {
+      {"of", "t3"}, {"extents", {"B", 16, 64}}, {"strides", {1088, 64, 1}}};
+  graph["nodes"][fc1 - 1].erase("residual");
+  graph["nodes"][fc1 - 1]["out"] = {
+      {"of", "t9"}, {"extents", {"B", 16, 64}}, {"strides", {1088, 64, 1}}};
+  ordered_json rest = {{"op", "map"}, {"at", ""}, {"x", "a"}};
+  rest["a"] = {{"of", "cls"}, {"extents", {"B", 64}}, {"strides", {0, 1}}};
+  rest["out"] = {{"of", "t9"}, {"offset", 1024}, {"extents", {"B", 64}}, {"strides", {1088, 1}}};
+  graph["nodes"].insert(graph["nodes"].begin() + static_cast<std::ptrdiff_t>(fc1), rest);
+  EXPECT_FALSE(is_folded(graph));
+}
+
+TEST_F(BindTest, FoldedWeightsAreTheLayersTimesTheNorms) {
+  // w = [[1, 2], [-3, 0.5]], bias 10 and 20, the norm's weight 0.5 and 1.5, its bias 2 and 4.
+  const std::vector<float> numbers = {1, 2, -3, 0.5F, 10, 20, 0.5F, 1.5F, 2, 4};
+  for (const char* type : {"bf16", "fp16"}) {
+    std::string data;
+    for (const float number : numbers) {
+      const std::uint16_t bits =
+          std::string(type) == "bf16" ? rounded_bf16(number) : rounded_fp16(number);
+      data += static_cast<char>(bits & 0xff);
+      data += static_cast<char>(bits >> 8);
+    }
+    data += std::string(8 * 4, '\0');
+    const ModelContainer file = open(test::small_graph(), data);
+    // head.weight is the last tensor but one; the views begin where the numbers do.
+    const std::int64_t start = 8 * 64 - 10;
+    const auto view = [&](std::int64_t at, std::vector<std::int64_t> extents,
+                          std::vector<std::int64_t> strides) {
+      return BatchView{"head.weight", type, start + at, std::move(extents), std::move(strides)};
+    };
+    const LayerFold fold{view(0, {2, 2}, {2, 1}), view(4, {2}, {1}), view(6, {2}, {1}),
+                         view(8, {2}, {1})};
+    const FoldedWeights made = fold_weights(file, fold);
+    const auto floats = [](const std::vector<std::byte>& bytes) {
+      std::vector<float> values(bytes.size() / sizeof(float));
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+      return values;
+    };
+    EXPECT_THAT(floats(made.bias), testing::ElementsAre(10 + 1 * 2 + 2 * 4, 20 - 3 * 2 + 0.5F * 4));
+    EXPECT_THAT(floats(made.sums), testing::ElementsAre(0.5F + 3, -1.5F + 0.75F));
+    std::vector<std::uint16_t> weight(4);
+    ASSERT_EQ(made.weight.size(), 8u);
+    std::memcpy(weight.data(), made.weight.data(), 8);
+    const auto wide = std::string(type) == "bf16" ? widened_bf16 : widened_fp16;
+    EXPECT_THAT(
+        (std::vector<float>{wide(weight[0]), wide(weight[1]), wide(weight[2]), wide(weight[3])}),
+        testing::ElementsAre(0.5F, 3, -1.5F, 0.75F));
+    EXPECT_TRUE(made.is_finite);
+  }
+}
+
+TEST_F(BindTest, FoldedWeightsBeyondFp16AreNotFinite) {
+  std::string data;  // twice 60,000 and 60,000
+  for (int i = 0; i < 4; ++i) {
+    const std::uint16_t bits = rounded_fp16(60'000);
+    data += static_cast<char>(bits & 0xff);
+    data += static_cast<char>(bits >> 8);
+  }
+  data += std::string(8 * 4, '\0');
+  const ModelContainer file = open(test::small_graph(), data);
+  const std::int64_t start = 8 * 64 - 4;
+  const BatchView w{"head.weight", "fp16", start, {1, 2}, {2, 1}};
+  const BatchView gain{"head.weight", "fp16", start + 2, {2}, {1}};
+  EXPECT_TRUE(fold_weights(file, {w, {}, {}, {}}).is_finite);
+  EXPECT_FALSE(fold_weights(file, {w, {}, gain, {}}).is_finite);
 }
 
 // The first and last step of each buffer, worked out anew.

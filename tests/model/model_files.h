@@ -6,12 +6,15 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <stdexcept>
 #include <string>
 
+#include "core/half.h"
 #include "model/check.h"
 #include "model/graph.h"
 #include "model/model_file.h"
@@ -179,6 +182,29 @@ inline std::size_t data_of(const nlohmann::ordered_json& header) {
 inline std::string small_file() {
   const auto header = small_header(small_graph());
   return bytes_of(header.dump(), data_of(header));
+}
+
+// The same with normal numbers of deviation 0.3 in all tensors, and `labels`, if any.
+inline std::string drawn_small_file(const std::string& labels = "") {
+  auto header = small_header(small_graph());
+  if (!labels.empty()) header["__metadata__"]["vitune.labels"] = labels;
+  std::string file = bytes_of(header.dump(), data_of(header));
+  const std::size_t data = file.size() - data_of(header);
+  std::mt19937 engine(1);
+  std::normal_distribution<float> normal(0.0f, 0.3f);
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") continue;
+    const std::size_t size = entry["dtype"] == "F32" ? 4 : 2;
+    const std::size_t end = entry["data_offsets"][1].get<std::size_t>();
+    for (std::size_t at = entry["data_offsets"][0].get<std::size_t>(); at < end; at += size) {
+      const float value = normal(engine);
+      const std::uint16_t bits = rounded_bf16(value);
+      std::memcpy(&file[data + at],
+                  size == 4 ? static_cast<const void*>(&value) : static_cast<const void*>(&bits),
+                  size);
+    }
+  }
+  return file;
 }
 
 inline std::string tiny_file() {

@@ -1,4 +1,4 @@
-// tests/model/model_fuzzer.h -- Changes model files at random, by a seed, and reads each.
+// tests/model/model_fuzzer.h -- Changes model files at random, by a seed, reads and binds each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,6 +9,10 @@
 #include <vector>
 
 #include "core/error.h"
+#include "model/bind.h"
+#include "model/constants.h"
+#include "model/image_mixing.h"
+#include "model/memory_plan.h"
 #include "tests/model/model_files.h"
 
 namespace vitune::test {
@@ -18,6 +22,23 @@ struct ModelFuzzReport {
   std::uint64_t accepted = 0;
   std::optional<std::string> finding;
 };
+
+// What a session does with a sound file before it asks a device: steps, places, constants.
+inline void bind_all(const std::filesystem::path& path, std::int64_t batch) {
+  const ModelContainer file = load_model_file(path);
+  const ModelGraph graph = read_model_graph(file.text("vitune.graph"), path.string());
+  const BoundModel model = bind_model(BatchTensors(file, graph, batch), graph, file);
+  plan_memory(model, std::vector<std::int64_t>(model.steps.size(), 0));
+  for (const ModelBuffer& buffer : model.buffers) {
+    if (buffer.kind != BufferKind::kConstant) continue;
+    if (buffer.part == FoldedPart::kNone) {
+      weight_bytes(file, buffer);
+    } else {
+      fold_weights(file, buffer.fold);
+    }
+  }
+  static_cast<void>(why_images_mix(graph));
+}
 
 // A mutant: an operand of the graph without dimensions, with none of one, or another tensor's;
 // bytes of the header or anywhere flipped, a number or a word of the header replaced, a part cut
@@ -41,7 +62,9 @@ class ModelFuzzer {
     const auto path = folder.write(mutant());
     ++report.runs;
     try {
-      read_all(path, 1 + static_cast<std::int64_t>(below(64)));
+      const auto batch = 1 + static_cast<std::int64_t>(below(64));
+      read_all(path, batch);
+      bind_all(path, batch);
       ++report.accepted;
     } catch (const Error& error) {
       const std::string what = error.what();

@@ -45,7 +45,7 @@ check_tree() {
   grep -q "soname: \[libvitune.so.${version%%.*}\]" "$work/dynamic" || fail "it has another soname"
   ! grep -E 'RPATH|RUNPATH' "$work/dynamic" || fail "the library remembers folders"
   [[ $(cd "$work/moved/include" && find . -type f | sort | tr '\n' ' ') == \
-     "./vitune/vitune.h ./vitune/vitune.hpp " ]] || fail "other headers than the two were installed"
+     "./vitune/model.hpp ./vitune/vitune.h ./vitune/vitune.hpp " ]] || fail "other headers than the three were installed"
   [[ -f $work/moved/share/vitune/bench_problems.json ]] || fail "the data are not in share/vitune"
   [[ -f $work/moved/share/vitune/report/run.py ]] || fail "the report's program is not in share/vitune"
   ! grep -rIlE "$work/before|$source|$build" "$lib/cmake" "$lib/pkgconfig" ||
@@ -117,6 +117,21 @@ check_examples() {
   # shellcheck disable=SC2046,SC2086  # words and flags are lists
   "$CC" $FLAGS "$examples/attention.c" $(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs vitune) \
     -ldl -lm -o "$work/build/by_hand"
+  # model.cpp by itself: a copy in a folder without the others but for the two headers that it names.
+  mkdir "$work/alone"
+  cp "$examples"/{model.cpp,gpu.h,reference.h} "$work/alone"
+  # shellcheck disable=SC2046,SC2086
+  "$CXX" -std=c++17 -Wall -Wextra -Werror $FLAGS "$work/alone/model.cpp" \
+    $(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs vitune) -ldl -o "$work/build/model_by_hand"
+  # Either header may come first, or alone.
+  for first in vitune model; do
+    printf '#include <vitune/%s.hpp>\nvitune::Session open(vitune::Context& c) { return vitune::Model(c, "f").session(1); }\n' \
+      "$first" > "$work/alone/$first.cpp"
+    "$CXX" -std=c++17 -Wall -Wextra -Werror -I"$work/moved/include" -c "$work/alone/$first.cpp" -o "$work/alone/$first.o"
+  done
+  LD_LIBRARY_PATH=$lib "$work/build/model_by_hand" "$work/alone/absent.safetensors" > "$work/model.log" 2>&1 &&
+    fail "a model file that is not there was run"
+  grep -qE 'VITUNE_NO_DEVICE|absent.safetensors' "$work/model.log" || fail "model.cpp does not say why it ended"
   local program status
   for program in vitune_example_c vitune_example_cpp vitune_example_norm vitune_example_tune by_hand; do
     status=0

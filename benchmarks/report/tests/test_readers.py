@@ -110,6 +110,14 @@ class Works(unittest.TestCase):
         self.assertEqual(written, (ROOT / "docs/works.md").read_text(), "run benchmarks/report/works.py")
         self.assertIn("| ours only: tuned | - | 18.4 µs |", written)
 
+    def test_whole_passes_have_a_line_for_each_way_that_was_measured(self):
+        row = {"size": 224, "batch": 32, "flops": 2e12, "bytes": 4e9, "floor_us": 1500.0, "ms": {"torch": {"ms": 4.0}, "runner": {"ms": 2.0}},
+               "joules": {"runner": 0.0312}}  # fmt: skip
+        measured = {"device": {"name": "a GPU"}, "date": "2026-11-28T00:00:00", "versions": {"torch": "2.11"}, "rows": [row]}
+        lines = list(works._whole(measured))
+        self.assertEqual(lines[-2:], ["| 224 | 32 | eager PyTorch | 4.000 | 8000 | 500.0 | 1.00 | 38 % | – |",
+                                      "| 224 | 32 | session | 2.000 | 16000 | 1000.0 | 2.00 | 75 % | 0.0312 |"])  # fmt: skip
+
 
 class BadFiles(unittest.TestCase):
     """Each is one sentence that names the file."""

@@ -85,6 +85,7 @@ def export(model: torch.nn.Module, path: Any, sample: Any, outputs: Optional[Seq
         document, constants, refusals = _lowered(recorded)
         if refusals:
             raise Unsupported(f"{len(refusals)} calls that a model file cannot hold:\n" + "\n".join(map(str, refusals)))
+        _require_labels(document, metadata.get("vitune.labels"))
         tensors = _stored(document, constants, _TYPES[dtype], model)
         words = {"vitune.format": str(FORMAT), "vitune.graph": json.dumps(document, separators=(",", ":")), **_described(model, metadata)}
         error = rounding = float("nan")
@@ -338,6 +339,20 @@ def _described(model: torch.nn.Module, metadata: dict[str, Any]) -> dict[str, st
         name = ".".join(filter(None, (config.get("architecture"), config.get("tag")))) or type(model).__qualname__
         words["source"] = f"{name}, torch {torch.__version__.partition('+')[0]}"
     return words
+
+
+def _require_labels(document: dict[str, Any], labels: Any) -> None:
+    """Names of classes are texts, as many as the one result has numbers for an image. Raises InvalidArgument."""
+    if labels is None:
+        return
+    if not all(isinstance(label, str) for label in labels):
+        raise InvalidArgument("labels: a list of texts is needed, one for each number of the result")
+    shapes = {each["name"]: each["shape"] for each in (*document["inputs"], *document["values"])}
+    results = [each["of"] for each in document["outputs"]]
+    sizes = {math.prod(at_batch(number, 1) for number in (shapes[of] if isinstance(of, str) else of["extents"])) for of in results}
+    if len(results) != 1 or sizes != {len(labels)}:
+        raise InvalidArgument(f"{len(labels)} labels are given: the model has {len(results)} results, of "
+                              f"{', '.join(map(str, sorted(sizes)))} numbers for an image")
 
 
 # --- the check

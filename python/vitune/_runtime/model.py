@@ -6,6 +6,7 @@ import ctypes
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from typing import Optional
 
 from . import structs as _structs
 from .context import Context, ProblemTensor, _encoded, _integer, problem_tensor
@@ -84,13 +85,30 @@ class Session:
         check(self._native.vitune_session_bytes(self._handle, ctypes.byref(weights), ctypes.byref(arena)))
         return weights.value, arena.value
 
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], *, stream: int = 0) -> None:
+    def steps(self) -> tuple[tuple[str, str], ...]:
+        """The path of the module and the problem of each step."""
+        length = ctypes.c_size_t()
+        check(self._native.vitune_session_text(self._handle, None, 0, ctypes.byref(length)))
+        buffer = ctypes.create_string_buffer(length.value + 1)
+        check(self._native.vitune_session_text(self._handle, buffer, len(buffer), None))
+        return tuple(tuple(line.split("\t", 1)) for line in buffer.value.decode().splitlines())
+
+    def refresh(self) -> bool:
+        """Makes it again where the context has other kernels for it since, and whether it did: buffer() then gives other addresses.
+        Nothing that it was asked to run may be going on."""
+        renewed = ctypes.c_int32()
+        check(self._native.vitune_session_refresh(self._handle, ctypes.byref(renewed)))
+        return bool(renewed.value)
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], *, stream: int = 0, images: Optional[int] = None) -> None:
         """Runs the pass on `stream` (a cudaStream_t as an integer; 0: the default stream) and returns at once.
 
-        inputs, outputs: device addresses, one for each; 0, or that of buffer(), is not copied.
+        inputs, outputs: device addresses, one for each; 0, or that of buffer(), is not copied. images: how many there are, the batch
+        at most and unless given. Raises Unsupported for fewer where results may depend on other images.
         """
         for name, given, wanted in zip(("inputs", "outputs"), (inputs, outputs), self.model.counts):
             if len(given) != wanted:
                 raise InvalidArgument(f"{len(given)} {name} are given: the model has {wanted}")
-        check(self._native.vitune_session_run(self._handle, (ctypes.c_void_p * len(inputs))(*inputs),
-                                              (ctypes.c_void_p * len(outputs))(*outputs), stream))
+        check(self._native.vitune_session_run_images(
+            self._handle, self.batch if images is None else _integer("images", images, ctypes.c_int64),
+            (ctypes.c_void_p * len(inputs))(*inputs), (ctypes.c_void_p * len(outputs))(*outputs), stream))
