@@ -153,7 +153,7 @@ std::size_t ModelSession::bytes_of(std::size_t place, std::int64_t images) const
   const std::int64_t all = buffer(place).bytes();
   const bool grows =
       place < inputs() ? model_.input_grows(place) : model_.output_grows(place - inputs());
-  return static_cast<std::size_t>(grows ? all / batch_ * images : all);
+  return static_cast<std::size_t>(grows && images != batch_ ? all / batch_ * images : all);
 }
 
 vitune_status ModelSession::run(std::int64_t images, std::span<const void* const> inputs,

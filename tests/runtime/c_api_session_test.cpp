@@ -1,5 +1,8 @@
 // tests/runtime/c_api_session_test.cpp -- Sessions of one attention, by the mock driver.
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
+#include <utility>
+
 #include "tests/model/model_files.h"
 #include "tests/runtime/runtime_fixture.h"
 
@@ -34,15 +37,17 @@ ordered_json attention_graph() {
 
 class CApiSessionTest : public RuntimeTest {
  protected:
-  ~CApiSessionTest() override {
-    vitune_session_destroy(session_);
-    vitune_model_destroy(model_);
+  void SetUp() override {
+    RuntimeTest::SetUp();
+    if (mock_ == nullptr) return;
+    put_binary(database(), standard_);
+    context_.emplace(options());
   }
   // Opens the file and makes a session of two images, which launches one by one.
   void open(const ordered_json& graph) {
     const auto header = tiny_header(graph);
     const auto path = folder_.write(bytes_of(header.dump(), data_of(header)));
-    EXPECT_STATUS(VITUNE_OK, vitune_model_open(context_.get(), path.c_str(), &model_));
+    EXPECT_STATUS(VITUNE_OK, vitune_model_open(context_->get(), path.c_str(), &model_));
     vitune_session_options options = VITUNE_SESSION_OPTIONS_INIT;
     options.no_graph = 1;
     EXPECT_STATUS(VITUNE_OK, vitune_session_create(model_, 2, &options, &session_));
@@ -50,7 +55,7 @@ class CApiSessionTest : public RuntimeTest {
   void TearDown() override {
     vitune_session_destroy(std::exchange(session_, nullptr));
     vitune_model_destroy(std::exchange(model_, nullptr));
-    context_.destroy();
+    context_.reset();
     RuntimeTest::TearDown();
   }
   vitune_status run(std::int64_t images) {
@@ -72,20 +77,18 @@ class CApiSessionTest : public RuntimeTest {
   const ModelFolder folder_;
   const StoredKernel standard_ = default_kernel(kProblem, 3);
   const StoredKernel winner_ = make_kernel(kProblem, 1);
-  Context context_ = make_context();
+  std::optional<Context> context_;
   vitune_model* model_ = nullptr;
   vitune_session* session_ = nullptr;
 };
 
 TEST_F(CApiSessionTest, RefreshMakesTheSessionAgainOnceTheContextHasAnotherKernel) {
-  put_binary(database(), standard_);
-  ASSERT_STATUS(VITUNE_OK, vitune_context_refresh(context_.get(), nullptr));
   open(attention_graph());
   EXPECT_EQ(image_run(), standard_.image_id());
   EXPECT_EQ(refreshed(), 0);
   promote(database(), winner_);
   EXPECT_EQ(refreshed(), 0) << "the context has not looked";
-  ASSERT_STATUS(VITUNE_OK, vitune_context_refresh(context_.get(), nullptr));
+  ASSERT_STATUS(VITUNE_OK, vitune_context_refresh(context_->get(), nullptr));
   EXPECT_EQ(refreshed(), 1);
   EXPECT_EQ(image_run(), winner_.image_id());
   EXPECT_EQ(refreshed(), 0);
@@ -93,8 +96,6 @@ TEST_F(CApiSessionTest, RefreshMakesTheSessionAgainOnceTheContextHasAnotherKerne
 }
 
 TEST_F(CApiSessionTest, StepsAreListed) {
-  put_binary(database(), standard_);
-  ASSERT_STATUS(VITUNE_OK, vitune_context_refresh(context_.get(), nullptr));
   open(attention_graph());
   const std::string wanted = std::string("attn\tattention ") + kProblem + "\n";
   std::size_t length = 0;
@@ -107,8 +108,6 @@ TEST_F(CApiSessionTest, StepsAreListed) {
 }
 
 TEST_F(CApiSessionTest, FewerImagesRunWhereNoResultDependsOnOthers) {
-  put_binary(database(), standard_);
-  ASSERT_STATUS(VITUNE_OK, vitune_context_refresh(context_.get(), nullptr));
   open(attention_graph());
   EXPECT_STATUS(VITUNE_OK, run(1));
   EXPECT_STATUS(VITUNE_INVALID_ARGUMENT, run(0));
@@ -117,8 +116,6 @@ TEST_F(CApiSessionTest, FewerImagesRunWhereNoResultDependsOnOthers) {
 }
 
 TEST_F(CApiSessionTest, FewerImagesAreRefusedWhereAResultMayDependOnOthers) {
-  put_binary(database(), standard_);
-  ASSERT_STATUS(VITUNE_OK, vitune_context_refresh(context_.get(), nullptr));
   ordered_json graph = attention_graph();  // what counts images is not the first extent
   graph["inputs"][0]["shape"] = {1, "B", 197, 2304};
   open(graph);

@@ -147,6 +147,10 @@ class Mock final : public MockCuda {
     const std::lock_guard lock(mutex_);
     ranges_.push_back({address, address + bytes, device, memory_type});
   }
+  void remove_range(CuPointer address) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(ranges_, [&](const auto& range) { return range.begin == address; });
+  }
   void set_capturing(CuStreamTag* stream, bool capturing) override {
     const std::lock_guard lock(mutex_);
     if (capturing) {

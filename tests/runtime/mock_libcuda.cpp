@@ -160,15 +160,17 @@ CuResult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   *free = *total = std::size_t{141} << 30;
   return kCuSuccess;
 }
-CuResult cuMemAlloc_v2(CuPointer* address, std::size_t) {
+CuResult cuMemAlloc_v2(CuPointer* address, std::size_t bytes) {
   VITUNE_MOCK_STEP(mock().begin_unsafe("cuMemAlloc_v2"));
   char* memory = nullptr;
   mock().make(&memory);
   *address = reinterpret_cast<CuPointer>(memory);
+  mock().add_range(*address, bytes, 0, 2);
   return kCuSuccess;
 }
 CuResult cuMemFree_v2(CuPointer address) {
   const CuResult failure = mock().begin_unsafe("cuMemFree_v2");
+  mock().remove_range(address);
   mock().destroy(reinterpret_cast<char*>(address));
   return failure;
 }
