@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/matrix_spec.h"
 
+#include <algorithm>
+
+#include "generator/element_type.h"
+
 namespace vitune {
 
 TensorSpec matrix_spec(std::string name, Role role, ElementType type, std::int64_t rows,
@@ -23,6 +27,30 @@ TensorSpec absent_spec(std::string name, Role role) {
   spec.given = false;
   spec.role = role;
   return spec;
+}
+
+void let_replace(std::vector<TensorSpec>& specs, int output, std::initializer_list<int> inputs) {
+  TensorSpec& written = specs[static_cast<std::size_t>(output)];
+  for (const int input : inputs) {
+    const TensorSpec& read = specs[static_cast<std::size_t>(input)];
+    if (read.given && written.given && read.type == written.type &&
+        read.strides == written.strides && read.extents == written.extents) {
+      written.may_replace.push_back(input);
+    }
+  }
+}
+
+std::int64_t row_vector(const std::vector<TensorSpec>& specs, std::int64_t columns,
+                        std::int64_t alignment, std::int64_t most) {
+  const auto fits = [&](const TensorSpec& tensor) {
+    if (!tensor.given || tensor.extents[3] != columns) return true;
+    const std::int64_t access = std::min<std::int64_t>(16, most * element_bytes(tensor.type));
+    return alignment % access == 0 && tensor.strides[2] % most == 0;
+  };
+  while (most > 1 && (columns % most != 0 || !std::all_of(specs.begin(), specs.end(), fits))) {
+    most /= 2;
+  }
+  return most;
 }
 
 std::int64_t common_power(std::int64_t most, std::initializer_list<std::int64_t> numbers) {

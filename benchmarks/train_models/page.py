@@ -30,7 +30,7 @@ Written by `benchmarks/train_models/page.py`; do not edit.
 weights under autocast to bf16; *bf16*: weights in bf16. The *gain* is the time of the best of PyTorch's ways over the best of vitune's,
 in brackets the 95 % interval of the median.
 
-`vitune.compile` leaves to PyTorch what needs a gradient, but for linear layers whose two passes are faster: *calls replaced* says how many it served.
+`vitune.compile` leaves to PyTorch what needs a gradient, but for linear layers and norms whose two passes are faster: *calls replaced* says how many it served.
 Where it served none its step is `compile_default`'s, and says nothing of vitune's kernels.
 """
 _NONE = "\nNothing is measured yet: `make train-models` measures it on a GPU.\n"

@@ -36,18 +36,6 @@ constexpr PointerSlot kPointers[] = {
     {kNormRstd, offsetof(NormParams, rstd)},
 };
 
-// Each element is read by the thread that writes it, before: an output may take an input's place.
-void let_replace(std::vector<TensorSpec>& specs, NormTensor output) {
-  TensorSpec& written = specs[output];
-  for (const NormTensor input : {kNormX, kNormResidual}) {
-    const TensorSpec& read = specs[input];
-    if (read.given && written.given && read.type == written.type &&
-        read.strides == written.strides && read.extents == written.extents) {
-      written.may_replace.push_back(input);
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<TensorSpec> norm_tensors(const NormProblem& p) {
@@ -62,9 +50,9 @@ std::vector<TensorSpec> norm_tensors(const NormProblem& p) {
                               p.second_row, Role::kOutput);
   specs[kNormMean] = statistic("mean", p, p.statistics && !p.rms);
   specs[kNormRstd] = statistic("rstd", p, p.statistics);
-  let_replace(specs, kNormOut);
-  let_replace(specs, kNormSum);
-  let_replace(specs, kNormSecond);
+  for (const int output : {kNormOut, kNormSum, kNormSecond}) {
+    let_replace(specs, output, {kNormX, kNormResidual});
+  }
   return specs;
 }
 
@@ -83,19 +71,7 @@ NormParams norm_params(const NormProblem& p) {
 std::vector<PointerSlot> norm_pointers() { return {std::begin(kPointers), std::end(kPointers)}; }
 
 std::int64_t norm_vector(const NormProblem& p) {
-  const std::vector<TensorSpec> tensors = norm_tensors(p);
-  const auto fits = [&](std::int64_t vector) {
-    for (int i = 0; i < kNormMean; ++i) {
-      const TensorSpec& tensor = tensors[static_cast<std::size_t>(i)];
-      if (!tensor.given) continue;
-      const std::int64_t access = std::min<std::int64_t>(16, vector * element_bytes(tensor.type));
-      if (p.alignment % access != 0 || tensor.strides[2] % vector != 0) return false;
-    }
-    return p.d % vector == 0;
-  };
-  std::int64_t vector = p.type == ElementType::kFp32 ? 4 : 8;
-  while (vector > 1 && !fits(vector)) vector /= 2;
-  return vector;
+  return row_vector(norm_tensors(p), p.d, p.alignment, p.type == ElementType::kFp32 ? 4 : 8);
 }
 
 }  // namespace vitune

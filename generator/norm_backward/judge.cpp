@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <iterator>
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "generator/judging.h"
 #include "generator/norm_backward/kernel_spec.h"
 #include "templates/reference/norm_backward_judge_params.cuh"
 
@@ -51,10 +51,6 @@ DrawSpec draw_spec(const NormBackwardProblem& p, const std::string& draw) {
   throw Error(ErrorCode::kFailure, "norms' gradients have no inputs of the name '" + draw + "'");
 }
 
-constexpr std::size_t at_call(std::size_t member) {
-  return offsetof(NormBackwardJudgeParams, call) + member;
-}
-
 NormBackwardJudgeParams judge_params(const NormBackwardProblem& p) {
   NormBackwardJudgeParams params = {};
   params.call = norm_backward_params(p);
@@ -85,32 +81,23 @@ std::vector<std::string> norm_backward_judge_entries() {
 
 LaunchPlan norm_backward_answer(const NormBackwardProblem& p, Precision precision) {
   constexpr std::int64_t kThreads = 256, kMostCtas = 16384, kSide = 8;
-  constexpr PointerSlot kAnswers[] = {
-      {kNormBackwardTensors + kNormBackwardDx, offsetof(NormBackwardJudgeParams, dx)},
-      {kNormBackwardTensors + kNormBackwardSecond, offsetof(NormBackwardJudgeParams, second)},
-      {kNormBackwardTensors + kNormBackwardDweight, offsetof(NormBackwardJudgeParams, dweight)},
-      {kNormBackwardTensors + kNormBackwardDbias, offsetof(NormBackwardJudgeParams, dbias)},
-      {PointerSlot::kScratch, offsetof(NormBackwardJudgeParams, statistics)},
-  };
-  const std::size_t plain = precision == Precision::kExact ? 0 : 1;
-  KernelLaunch launch;
-  launch.kernel = plain;
-  launch.shape.grid[0] =
-      static_cast<std::uint32_t>(std::min(ceil_div(p.rows, kThreads / 32), kMostCtas));
-  launch.shape.block[0] = kThreads;
-  launch.params = parameter_bytes(judge_params(p));
-  for (PointerSlot slot : norm_backward_pointers()) {
-    slot.at = static_cast<std::uint32_t>(at_call(slot.at));
-    launch.pointers.push_back(slot);
-  }
-  launch.pointers.insert(launch.pointers.end(), std::begin(kAnswers), std::end(kAnswers));
-  LaunchPlan plan;
-  plan.kernels.push_back(launch);
-  plan.scratch_bytes = (plain == 0 ? 16 : 8) * p.rows;
+  LaunchPlan plan = answer_plan(
+      precision, ceil_div(p.rows, kThreads / 32), kMostCtas, kThreads,
+      parameter_bytes(judge_params(p)),
+      answer_pointers(
+          norm_backward_pointers(), offsetof(NormBackwardJudgeParams, call),
+          {{kNormBackwardTensors + kNormBackwardDx, offsetof(NormBackwardJudgeParams, dx)},
+           {kNormBackwardTensors + kNormBackwardSecond, offsetof(NormBackwardJudgeParams, second)},
+           {kNormBackwardTensors + kNormBackwardDweight,
+            offsetof(NormBackwardJudgeParams, dweight)},
+           {kNormBackwardTensors + kNormBackwardDbias, offsetof(NormBackwardJudgeParams, dbias)},
+           {PointerSlot::kScratch, offsetof(NormBackwardJudgeParams, statistics)}}));
+  plan.scratch_bytes = (precision == Precision::kExact ? 16 : 8) * p.rows;
   if (p.column_sums() == 0) return plan;
-  launch.kernel = 2 + plain;
-  launch.shape.grid[0] = static_cast<std::uint32_t>(ceil_div(p.d, kSide));
-  plan.kernels.push_back(std::move(launch));
+  KernelLaunch columns = plan.kernels.front();
+  columns.kernel += 2;
+  columns.shape.grid[0] = static_cast<std::uint32_t>(ceil_div(p.d, kSide));
+  plan.kernels.push_back(std::move(columns));
   return plan;
 }
 
@@ -119,14 +106,9 @@ std::vector<JudgeCase> norm_backward_cases(const NormBackwardProblem& p, const C
   // One row; a CTA that lacks some of its rows.
   for (const std::int64_t rows : {std::int64_t{1}, config.at("kRows") + 1}) {
     if (rows >= p.rows) continue;
-    for (const char* const draw : {kShifted, kNormalDraw}) {
-      cases.push_back({with_rows(p, rows), draw});
-    }
+    add_cases(cases, with_rows(p, rows), {kShifted, kNormalDraw});
   }
-  const ProblemPtr full = p;
-  for (const char* const draw : {kWhole, kConstant, kTiny, kShifted, kNormalDraw}) {
-    cases.push_back({full, draw});
-  }
+  add_cases(cases, p, {kWhole, kConstant, kTiny, kShifted, kNormalDraw});
   // Of one column dx is the difference of equal parts, or for an RMS norm what eps leaves of it:
   // nothing but rounding, unless the parts are exact or eps is as large as x.
   if (p.d == 1) {
@@ -138,28 +120,16 @@ std::vector<JudgeCase> norm_backward_cases(const NormBackwardProblem& p, const C
 
 std::vector<Fill> norm_backward_inputs(const NormBackwardProblem& p, const std::string& draw) {
   const DrawSpec spec = draw_spec(p, draw);
-  const std::vector<TensorSpec> tensors = norm_backward_tensors(p);
-  std::vector<Fill> fills;
-  const auto fill = [&](NormBackwardTensor tensor, double mean, double deviation, double unit) {
-    const TensorSpec& target = tensors[tensor];
-    if (!target.given) return;
-    Fill whole;
-    whole.tensor = tensor;
-    whole.extents = target.extents;
-    whole.seed = spec.seed * 16 + static_cast<std::uint64_t>(tensor);
-    whole.mean = mean;
-    whole.deviation = deviation;
-    whole.unit = unit;
-    fills.push_back(whole);
-  };
-  fill(kNormBackwardDy, 0, spec.gradient, spec.unit);
-  fill(kNormBackwardX, spec.mean, spec.deviation, spec.unit);
-  fill(kNormBackwardMean, spec.mean, spec.deviation / 4, spec.unit);
-  fill(kNormBackwardRstd, spec.rstd, spec.rstd_deviation, spec.unit / 2);
-  fill(kNormBackwardWeight, 1, 0.5, spec.unit);
-  fill(kNormBackwardResidual, 0, 1, spec.unit);
-  fill(kNormBackwardFactor, 1, 0.5, spec.unit);
-  return fills;
+  DrawnFills drawn(norm_backward_tensors(p), spec.seed, spec.unit);
+  drawn.add(kNormBackwardDy, 0, spec.gradient);
+  drawn.add(kNormBackwardX, spec.mean, spec.deviation);
+  drawn.add(kNormBackwardMean, spec.mean, spec.deviation / 4);
+  drawn.add(kNormBackwardRstd, spec.rstd, spec.rstd_deviation);
+  if (p.statistics) drawn.fills.back().unit = spec.unit / 2;
+  drawn.add(kNormBackwardWeight, 1, 0.5);
+  drawn.add(kNormBackwardResidual, 0, 1);
+  drawn.add(kNormBackwardFactor, 1, 0.5);
+  return std::move(drawn.fills);
 }
 
 }  // namespace vitune

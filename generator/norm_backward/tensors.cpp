@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <iterator>
 
+#include "generator/matrix_spec.h"
 #include "generator/norm_backward/kernel_spec.h"
 
 namespace vitune {
@@ -12,18 +13,10 @@ namespace {
 
 TensorSpec matrix(std::string name, const NormBackwardProblem& p, bool given, ElementType type,
                   std::int64_t stride, Role role) {
-  TensorSpec spec;
-  spec.name = std::move(name);
-  spec.given = given;
-  spec.role = role;
-  if (!given) return spec;
-  spec.type = type;
+  if (!given) return absent_spec(std::move(name), role);
   // Rows that all are the same one are stored once.
-  spec.extents = {1, 1, stride == 0 ? 1 : p.rows, p.d};
-  spec.strides = {0, 0, stride, 1};
-  spec.axes = {"", "", "row", ""};
-  spec.alignment = std::max<std::int64_t>(p.alignment, element_bytes(type));
-  return spec;
+  return matrix_spec(std::move(name), role, type, stride == 0 ? 1 : p.rows, p.d, stride,
+                     std::max<std::int64_t>(p.alignment, element_bytes(type)));
 }
 
 TensorSpec parameter(std::string name, const NormBackwardProblem& p, bool given, Role role) {
@@ -34,23 +27,8 @@ TensorSpec parameter(std::string name, const NormBackwardProblem& p, bool given,
 
 // A number in fp32 for so many rows each.
 TensorSpec number(std::string name, const NormBackwardProblem& p, bool given, std::int64_t rows) {
-  TensorSpec spec = matrix(std::move(name), p, given, ElementType::kFp32, 1, Role::kInput);
-  if (!given) return spec;
-  spec.extents = {1, 1, p.rows / rows, 1};
-  spec.alignment = 4;
-  return spec;
-}
-
-// Each element is read by the thread that writes it, before: an output may take an input's place.
-void let_replace(std::vector<TensorSpec>& specs, NormBackwardTensor output) {
-  TensorSpec& written = specs[output];
-  for (const NormBackwardTensor input : {kNormBackwardDy, kNormBackwardX, kNormBackwardResidual}) {
-    const TensorSpec& read = specs[input];
-    if (read.given && written.given && read.type == written.type &&
-        read.strides == written.strides && read.extents == written.extents) {
-      written.may_replace.push_back(input);
-    }
-  }
+  if (!given) return absent_spec(std::move(name), Role::kInput);
+  return matrix_spec(std::move(name), Role::kInput, ElementType::kFp32, p.rows / rows, 1, 1, 4);
 }
 
 constexpr PointerSlot kPointers[] = {
@@ -85,28 +63,15 @@ std::vector<TensorSpec> norm_backward_tensors(const NormBackwardProblem& p) {
                                       p.second.value_or(p.stream), p.second_row, Role::kOutput);
   specs[kNormBackwardDweight] = parameter("dweight", p, p.has_dweight(), Role::kOutput);
   specs[kNormBackwardDbias] = parameter("dbias", p, p.bias, Role::kOutput);
-  let_replace(specs, kNormBackwardDx);
-  let_replace(specs, kNormBackwardSecond);
+  for (const int output : {kNormBackwardDx, kNormBackwardSecond}) {
+    let_replace(specs, output, {kNormBackwardDy, kNormBackwardX, kNormBackwardResidual});
+  }
   return specs;
 }
 
 std::int64_t norm_backward_vector(const NormBackwardProblem& p) {
-  const std::vector<TensorSpec> tensors = norm_backward_tensors(p);
-  const auto fits = [&](std::int64_t vector) {
-    for (const NormBackwardTensor i :
-         {kNormBackwardDy, kNormBackwardX, kNormBackwardWeight, kNormBackwardResidual,
-          kNormBackwardDx, kNormBackwardSecond}) {
-      const TensorSpec& tensor = tensors[i];
-      if (!tensor.given) continue;
-      const std::int64_t access = std::min<std::int64_t>(16, vector * element_bytes(tensor.type));
-      if (p.alignment % access != 0 || tensor.strides[2] % vector != 0) return false;
-    }
-    return p.d % vector == 0;
-  };
   const bool is_fp32 = p.type == ElementType::kFp32 && p.stream == ElementType::kFp32;
-  std::int64_t vector = is_fp32 ? 4 : 8;
-  while (vector > 1 && !fits(vector)) vector /= 2;
-  return vector;
+  return row_vector(norm_backward_tensors(p), p.d, p.alignment, is_fp32 ? 4 : 8);
 }
 
 NormBackwardParams norm_backward_params(const NormBackwardProblem& p) {

@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vitune._compile import backend
 from vitune._compile.patterns import linear_train
-from vitune._ops import attention as attention_ops, linear as linear_ops, training
+from vitune._ops import attention as attention_ops, linear as linear_ops, norm_training, training
 
 from .test_torch_compile import served_by_nearest, without_inductor
 from .test_torch_train import launch_staged, serves
@@ -37,13 +37,14 @@ except ImportError:
     timm = None
 
 OPS = torch.ops.vitune
-TRAINING = (OPS.linear_train.default, OPS.linear_act_train.default, OPS.act_linear_train.default)
+TRAINING = (OPS.linear_train.default, OPS.linear_act_train.default, OPS.act_linear_train.default, OPS.norm_train.default,
+            OPS.sum_norm_train.default)
 
 
 def vit(**keywords):
     torch.manual_seed(0)
-    return timm.create_model("vit_tiny_patch16_224", num_classes=10, depth=2, embed_dim=64, num_heads=2, img_size=32,
-                             **{"init_values": 0.1, "drop_path_rate": 0.2, **keywords}).train()
+    return timm.create_model("vit_tiny_patch16_224", num_classes=10, embed_dim=64, num_heads=2, img_size=32,
+                             **{"depth": 2, "init_values": 0.1, "drop_path_rate": 0.2, **keywords}).train()
 
 
 def autocast(on, dtype=torch.bfloat16):
@@ -99,6 +100,8 @@ def step(model, x, on=False, micro=1):
 
 @needs_torch
 class TrainCase(unittest.TestCase):
+    operator = "linear_train"  #: that a case is about
+
     def setUp(self):
         torch._dynamo.reset()
         self.targets = []
@@ -112,10 +115,10 @@ class TrainCase(unittest.TestCase):
         return without_inductor(module, inputs)
 
     def expect_eagers(self, model, x, bound, on=False, micro=1, **keywords):
-        """Loss and gradients are eager mode's; the calls of the report that train."""
+        """Loss and gradients are eager mode's; the report's calls of the case's operator."""
         torch._dynamo.reset()
         self.targets.clear()
-        compiled = vitune.compile(copy.deepcopy(model), **{"replace": ["linear_train"], "fullgraph": True, **keywords})
+        compiled = vitune.compile(copy.deepcopy(model), **{"replace": [self.operator], "fullgraph": True, **keywords})
         (loss, grads), (want, wants) = step(compiled, x, on, micro), step(model, x, on, micro)
         self.assertLessEqual(abs(loss - want), bound * max(1.0, abs(want)))
         for name, right in wants.items():
@@ -126,7 +129,7 @@ class TrainCase(unittest.TestCase):
                 self.assertLessEqual((got - right).norm().item(), bound * right.norm().item() + 1e-12, name)
         report = vitune.report(compiled)
         self.assertFalse(any(graph.error for graph in report.graphs), report)
-        return [call for call in report.calls if call.trains]
+        return [call for call in report.calls if call.operator == self.operator]
 
 
 @unittest.skipIf(timm is None, "timm is not installed")
@@ -351,7 +354,7 @@ class RanksTest(unittest.TestCase):
             done = subprocess.run([sys.executable, "-W", "ignore", "-m", "tests.training_ranks", folder], capture_output=True, text=True,
                                   cwd=pathlib.Path(__file__).parents[1])
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        for way in ("DDP, ddp_optimizer, autocast True", "DDP, python_reducer, autocast False", "DDP, no_sync", "FSDP2: [1, 1, 1]"):
+        for way in ("DDP, ddp_optimizer, autocast True", "DDP, python_reducer, autocast False", "DDP, no_sync", "FSDP2: [2, 2, 2]"):
             self.assertEqual(done.stdout.count(way), 2, done.stdout)
 
 

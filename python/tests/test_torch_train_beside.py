@@ -95,7 +95,7 @@ def hooked(compiles):
     x = x_of()
     x.register_hook(lambda grad: grad.clamp(-1e-3, 1e-3))
     found = plain(compiles, model, x)
-    return [*found, torch.tensor(len(seen)), *sorted(seen, key=lambda each: each.dim())]
+    return [*found, torch.tensor(len(seen)), *sorted(seen, key=lambda each: (each.dim(), each.norm().item()))]
 
 
 def hooked_modules(compiles):

@@ -20,22 +20,25 @@ from .._ops import attention as attention_ops
 from .._runtime.context import Selection
 from .._runtime.errors import InvalidArgument, VituneError
 from .._runtime.structs import VERSION
+from . import decompositions
 from .graph import benchmark, checkpoints, dead_rows, distinct, inputs as graph_inputs, subgraph, tokens
 from .graph.benchmark import Times
 from .graph.folded_parameters import FoldedParameters, FoldCache
 from .graph.layouts import Layouts, Misfits
-from .graph.match import FusionPattern, Match, NoMatch, Rewrite, copied, gradients_at, module_of, value_of, wants_gradient
+from .graph.match import (FusionPattern, Match, NoMatch, Rewrite, copied, gradients_at, is_transformed, module_of, value_of,
+                          wants_gradient)
 from .graph.tree import beginning_at
 from .patterns import (attention as attention_pattern, group_norm as group_norm_pattern, heads as heads_pattern,
                        linear as linear_pattern, linear_pair as linear_pair_pattern,
-                       linear_train as linear_train_pattern, norm as norm_pattern, patches as patches_pattern,
-                       windows as windows_pattern)
+                       linear_train as linear_train_pattern, norm as norm_pattern, norm_train as norm_train_pattern,
+                       patches as patches_pattern, windows as windows_pattern)
 from .report import Call, Graph, Report
 
 #: The first that can be put in at a node is. An operator adds its patterns in a file of its own, and a word here.
 PATTERNS: tuple[FusionPattern, ...] = (windows_pattern.windows, attention_pattern.attention, attention_pattern.unfused_attention,
                                    heads_pattern.heads, linear_train_pattern.linear_train, linear_pair_pattern.linear_pair,
-                                   linear_pattern.linear, patches_pattern.patches, norm_pattern.norm, group_norm_pattern.group_norm)
+                                   linear_pattern.linear, patches_pattern.patches, norm_train_pattern.norm_train, norm_pattern.norm,
+                                   group_norm_pattern.group_norm)
 
 
 def register(pattern: FusionPattern | type[FusionPattern]) -> Any:
@@ -48,6 +51,7 @@ def register(pattern: FusionPattern | type[FusionPattern]) -> Any:
     return pattern
 
 
+decompositions.register()
 _times: dict[Any, Optional[Times]] = {}  # of this process, for all models
 _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
 
@@ -231,6 +235,8 @@ class Backend:
             return "a gradient is wanted of it", ()
         if isinstance(place, NoMatch):
             return place.reason, ()
+        if operator.trains and is_transformed(node):
+            return "torch.func transforms it", ()
         if len(gradients_at(place.at.graph, frozenset((*results, *place.covered)))) > 1:
             return "gradients are turned on or off within it", ()
         why_not = prepared.why_not(place.recipes)

@@ -66,6 +66,17 @@ def norm(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: 
                  f"eps={eps!r}", _align(alignment))
 
 
+def norm_backward(dy: Tensor, x: Tensor, weight: bool, residual: Optional[Tensor], factor_rows: int, second: Optional[torch.dtype],
+                  parameters: torch.dtype, dweight: bool, dbias: bool, rms: bool, alignment: int) -> str:
+    """dy, x, residual: [m, d], the last stride 1. mean and rstd are given."""
+    return _text(f"norm_backward {type_name('dy', dy.dtype)} m={x.shape[0]} d={x.shape[1]}", rms and "rms", weight and "weight",
+                 weight and not dweight and "frozen", dbias and "bias", (weight or dbias) and f"params={type_name('weight', parameters)}",
+                 _rows("dy", dy), f"x={type_name('x', x.dtype)}@{x.stride(0)}",
+                 residual is not None and (_rows("residual", residual) or "residual"),
+                 second is not None and f"second={type_name('second', second)}", factor_rows and f"factor={factor_rows}", "stats",
+                 _align(alignment))
+
+
 def group_norm(x: Tensor, num_groups: int, weight: Optional[Tensor], bias: Optional[Tensor], eps: float, activation: Optional[str],
                channels_last: bool, alignment: int) -> str:
     """x: dense, [N, C, ...] in its own or in channels-last memory."""

@@ -142,6 +142,17 @@ def is_autocast(node: fx.Node, device: str) -> bool:
     return state
 
 
+def is_transformed(node: fx.Node) -> bool:
+    """Whether a node stands within what torch.func transforms (grad, vmap, jvp ...)."""
+    depth = 0
+    for at in node.graph.nodes:
+        if at is node:
+            break
+        name = getattr(at.target, "__name__", "")
+        depth += name.endswith("_increment_nesting") - name.endswith("_decrement_nesting")
+    return depth > 0
+
+
 def constant(argument: Any) -> Any:
     """A number or None as it stands in the graph. Raises Unsupported for one that is only known when the model runs."""
     if argument is not None and not isinstance(argument, (bool, int, float)):

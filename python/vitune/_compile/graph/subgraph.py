@@ -50,6 +50,8 @@ class Subgraph(NamedTuple):
     before: Sequence[fx.Node]
     after: Sequence[fx.Node]
     autocast: Optional[torch.dtype]  #: the type that it casts to, where it is on
+    narrowed: Optional[torch.dtype] = None  #: the type that all take the first result in
+    also: Sequence[fx.Node] = ()  #: inputs that have a gradient from elsewhere, which is added to theirs
 
     def surroundings(self) -> str:
         """The same for regions among alike neighbours."""
@@ -66,15 +68,18 @@ Build = Callable[[fx.Graph, Callable[[fx.Node], fx.Node], Sequence[fx.Node]], Se
 
 
 def program(region: Subgraph, inputs: Sequence[fx.Node], results_of: Callable[..., Sequence[fx.Node]],
-            given: int = 0) -> fx.GraphModule:
-    """A program of `inputs`, and of so many tensors more, that gives the results of the region and of what stands around it."""
+            given: int = 0, trains: bool = False) -> fx.GraphModule:
+    """A program of `inputs`, and of so many tensors more, that gives the results of the region and of what stands around it. Where it
+    trains the results are the region's alone, which have gradients, and of inputs that have one from elsewhere something else."""
     graph = fx.Graph()
     made = {node: graph.placeholder(node.name) for node in inputs}
     more = [graph.placeholder(f"given_{i}") for i in range(given)]
     _copy(region.before, region, graph, made)
     made.update(zip(region.results, results_of(graph, made, *more)))
     _copy(region.after, region, graph, made)
-    graph.output(tuple(made[node] for node in (*region.results, *region.before, *region.after)))
+    around = [graph.call_function(torch.neg, (made[node],)) for node in region.also] if trains else \
+        [made[node] for node in (*region.before, *region.after)]
+    graph.output((*(made[node] for node in region.results), *around))
     return fx.GraphModule({}, graph)
 
 
@@ -97,7 +102,8 @@ def _autocast(graph: fx.Graph, region: Subgraph) -> Iterator[None]:
 
 def _theirs(region: Subgraph, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> Sequence[fx.Node]:
     _copy(region.nodes, region, graph, made)
-    return [made[node] for node in region.results]
+    first, *others = (made[node] for node in region.results)
+    return [first if region.narrowed is None else graph.call_method("to", (first, region.narrowed)), *others]
 
 
 def _made_up(node: fx.Node, device: torch.device) -> Any:
@@ -128,7 +134,7 @@ _BACKWARD_AT_ONCE = "force_non_lazy_backward_lowering"
 
 
 def _run_in_training(module: fx.GraphModule, inputs: Sequence[Sequence[Any]]) -> Run:
-    """As _run(), of a program with one result: with gradients of all inputs that want one."""
+    """As _run(), with gradients of all inputs that want one."""
     with tracing(None), torch.enable_grad(), functorch_config.patch(_BACKWARD_AT_ONCE, True):
         module = compile_fx(module, list(inputs[0]), config_patches={**_options.get(), **_WITHOUT_GRAPHS})
     turn, grads = itertools.cycle(inputs), []
@@ -136,15 +142,15 @@ def _run_in_training(module: fx.GraphModule, inputs: Sequence[Sequence[Any]]) ->
     def run() -> Sequence[Tensor]:
         given = next(turn)
         with torch.enable_grad():
-            result = module(*given)[0]
+            results = [result for result in module(*given) if result.requires_grad]
             if not grads:
-                grads.append(benchmark.sample(result.detach(), result.device, benchmark.GRADIENT_SEED))
-            return result, *torch.autograd.grad(result, [value for value in given if value.requires_grad], grads[0])
+                grads.extend(benchmark.sample(result.detach(), result.device, benchmark.GRADIENT_SEED + i) for i, result in enumerate(results))
+            return *results, *torch.autograd.grad(results, [value for value in given if value.requires_grad], grads)
     return run
 
 
 def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build) -> Optional[Times]:
-    """As raced(), of a region with nothing around it: forward and backward together, whose results must be alike too. None, too, where
+    """As raced(), of a region with nothing behind it: forward and backward together, whose results must be alike too. None, too, where
     PyTorch cannot compile both at once."""
     if not hasattr(functorch_config, _BACKWARD_AT_ONCE):
         return None
@@ -158,7 +164,7 @@ def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Buil
             inputs = turns([tensors[node] for node in operands], weights, l2_bytes)
             leaves = [[value.detach().requires_grad_(wants_gradient(value_of(node))) for value, node in zip(values, operands)]
                       for values in inputs]
-            return _run_in_training(program(region, operands, by), leaves)
+            return _run_in_training(program(region, operands, by, trains=True), leaves)
         return (built(lambda graph, made: build(graph, made.__getitem__, ())), built(functools.partial(_theirs, region)))
     times = benchmark.measured(calls, device, compares=True)
     return None if times is None else times._replace(rival="Inductor's")

@@ -1,0 +1,457 @@
+# python/tests/test_torch_compile_norm_train.py -- vitune.compile() on models whose norms train: what is found, losses and gradients, the race.
+# SPDX-License-Identifier: Apache-2.0
+"""As test_torch_compile_train.py: on a CPU, by name, aot_eager in the place of Inductor."""
+import contextlib
+import copy
+import dataclasses
+import unittest
+from unittest import mock
+
+import vitune
+
+from .support import OPERATORS, needs_device, torch
+
+if torch is None:
+    raise unittest.SkipTest("PyTorch is not installed")
+if OPERATORS:
+    raise unittest.SkipTest("norms that train are not the operators' library's: once is enough")
+
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from vitune._compile import decompositions
+from vitune._compile.graph import checkpoints, subgraph
+from vitune._compile.patterns import norm_train
+from vitune._ops import attention as attention_ops, norm as norm_ops, norm_training as training
+
+from . import test_torch_compile_train as linear_case, test_torch_train_beside as beside
+from .test_torch_compile import served_by_nearest
+from .test_torch_compile_train import Checkpointed, Inside, OPS, autocast, step, timm, vit
+from .test_torch_norm import launch_staged as launch_norm_staged
+from .test_torch_train import launch_staged, serves
+
+ALONE, SUM, DROPS = (f"layer_norm {words}in training" for words in ("", "of a sum ", "of a sum with drop path "))
+D = 24
+
+
+class Block(nn.Module):
+    """Two sums with a norm behind each, as residual blocks have them; `add` makes a sum of the stream and a branch."""
+
+    def __init__(self, add=None, norm=None, drops=False, scale=False, between=None):
+        super().__init__()
+        torch.manual_seed(2)
+        self.add, self.between = add or (lambda x, y: x + y), between or (lambda h: h)
+        self.norms = nn.ModuleList((norm or nn.LayerNorm)(D) for _ in range(3))
+        self.layers = nn.ModuleList(nn.Linear(D, D) for _ in range(3))
+        self.scales = nn.ParameterList(torch.rand(D) + 0.5 for _ in range(2)) if scale else None
+        self.drops = drops
+        for norm in self.norms:
+            nn.init.normal_(norm.weight, 1.0, 0.2)
+
+    def forward(self, x):
+        for i in range(2):
+            y = torch.tanh(self.layers[i](self.between(self.norms[i](x))))
+            if self.scales is not None:
+                y = y * self.scales[i]
+            if self.drops:
+                y = y * y.new_empty((y.shape[0], 1, 1)).bernoulli_(0.5).div_(0.5)
+            x = self.add(x, y)
+        return self.layers[2](self.norms[2](x))
+
+
+class NormCase(linear_case.TrainCase):
+    operator = "norm_train"
+
+    def compile_fx(self, module, inputs, config_patches=None):
+        graphs = [module, *checkpoints.bodies(module)]
+        targets = (OPS.norm_train.default, OPS.sum_norm_train.default)
+        self.types = [node.args[-1] for each in graphs for node in each.graph.nodes if node.target in targets]
+        return super().compile_fx(module, inputs, config_patches)
+
+    def expect_calls(self, want, model, x, bound=1e-5, **keywords):
+        calls = self.expect_eagers(model, x, bound, **keywords)
+        self.assertEqual([call.call for call in calls if call.replaced], want, calls)
+        return calls
+
+
+def x_of(*shape, dtype=torch.float32):
+    return torch.randn(*(shape or (2, 5, D)), dtype=dtype)
+
+
+@unittest.skipIf(timm is None, "timm is not installed")
+class TimmTest(NormCase):
+    def test_loss_and_gradients_of_a_vit_are_eager_modes_in_each_type(self):
+        x, want = torch.randn(3, 3, 32, 32), [ALONE, SUM, SUM, DROPS, DROPS]
+        plain = vit(init_values=None)
+        self.expect_calls(want, plain, x)
+        self.expect_calls(want, plain, x, 1e-2, on=True)
+        self.assertEqual(self.types, [torch.bfloat16] * 5)  # of the last one the head takes the class token alone
+        self.expect_calls(want, Inside(plain), x, 1e-2)
+        self.expect_calls([ALONE] + [SUM] * 4, vit(), x, 1e-2, on=True)  # LayerScale's kernel multiplies by drop path's factors too
+        self.expect_calls(want, copy.deepcopy(plain).bfloat16(), x.bfloat16(), 3e-2)
+
+    def test_layers_and_norms_train_together(self):
+        calls = self.expect_calls([ALONE, SUM, SUM, DROPS, DROPS], vit(init_values=None), torch.randn(3, 3, 32, 32), 1e-2, on=True,
+                                  replace=["norm_train", "linear_train"])
+        self.assertEqual(len(self.targets), 5 + 4 + 2 * 2 + 1)
+        self.assertTrue(all(call.trains for call in calls))
+
+    def test_checkpointed_blocks_train(self):
+        model = vit(init_values=None)
+        model.set_grad_checkpointing()
+        calls = self.expect_calls([ALONE, SUM, ALONE, DROPS, ALONE], model, torch.randn(2, 3, 32, 32), 1e-2, on=True)
+        self.assertIn("blocks.1.norm2", [call.module for call in calls])
+
+    def test_windows_and_convolutions_have_norms_that_train(self):
+        models = {"swin_tiny_patch4_window7_224": {"img_size": 56, "embed_dim": 16, "depths": (1, 1), "num_heads": (1, 2)},
+                  "convnext_atto": {"depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)}}
+        for name, keywords in models.items():
+            with self.subTest(name):
+                torch.manual_seed(0)
+                model = timm.create_model(name, num_classes=4, drop_path_rate=0.2, **keywords).train()
+                calls = self.expect_eagers(model, torch.randn(2, 3, 56, 56), 1e-4)
+                self.assertGreater(len(calls), 3)
+                self.assertTrue(all(call.replaced for call in calls), calls)
+
+
+class PatternTest(NormCase):
+    def test_sums_are_found_with_what_follows_and_precedes_them(self):
+        cases = {"a residual": (Block(), [ALONE, SUM, SUM]), "turned round": (Block(lambda x, y: y + x), [ALONE, SUM, SUM]),
+                 "torch.add": (Block(torch.add), [ALONE, SUM, SUM]), "drop path": (Block(drops=True), [ALONE, DROPS, DROPS]),
+                 "LayerScale": (Block(scale=True), [ALONE, SUM, SUM]), "both": (Block(drops=True, scale=True), [ALONE, SUM, SUM]),
+                 "a factor of all": (Block(lambda x, y: x + 2 * y), [ALONE, SUM, SUM]),
+                 "dropout": (Block(lambda x, y: x + F.dropout(y, 0.5)), [ALONE, SUM, SUM]),
+                 "dropout that is off": (Block(lambda x, y: x + F.dropout(y * torch.rand(2, 1, 1), 0.0)), [ALONE, DROPS, DROPS]),
+                 "of three": (Block(lambda x, y: x + y + 1), [ALONE] * 3), "alpha": (Block(lambda x, y: torch.add(x, y, alpha=2)), [ALONE] * 3),
+                 "written to": (Block(lambda x, y: (x + 0).add_(y)), [ALONE] * 3), "twice the same": (Block(lambda x, y: y + y), [ALONE] * 3),
+                 "a row more": (Block(lambda x, y: x + y[:, :1]), [ALONE] * 3)}
+        for name, (model, want) in cases.items():
+            with self.subTest(name):
+                self.expect_calls(want, model, x_of())
+
+    def test_norms_of_roots_of_mean_squares_train_too(self):
+        want = [call.replace("layer_norm", "rms_norm") for call in (ALONE, DROPS, DROPS)]
+        for eps in (None, 1e-6):
+            self.expect_calls(want, Block(norm=lambda d: nn.RMSNorm(d, eps=eps), drops=True), x_of())
+        self.expect_calls(want, Block(norm=nn.RMSNorm, drops=True).bfloat16(), x_of(dtype=torch.bfloat16), 3e-2)
+
+    def test_a_result_that_all_take_in_16_bits_is_written_so(self):
+        half, wide = torch.bfloat16, torch.float32
+        cases = {"one layer": (None, half), "two views": (lambda h: h.view(2, 1, 5, D).transpose(1, 2).roll(1, 0).reshape(2, 5, D), half),
+                 "used besides": (lambda h: h + h.mean(), wide), "rounded by nobody": (lambda h: h * 1.5, wide)}
+        for name, (between, dtype) in cases.items():
+            with self.subTest(name):
+                self.expect_calls([ALONE, SUM, SUM], Block(between=between), x_of(), 2e-2, on=True)
+                self.assertEqual(self.types, [dtype, dtype, half])
+        self.expect_calls([ALONE, SUM, SUM], Block(), x_of())
+        self.assertEqual(self.types, [wide] * 3)
+
+        class Two(Block):
+            def forward(self, x):
+                h = self.norms[0](x)
+                return self.layers[0](h) + self.layers[1](h), self.norms[1](x)
+        model = Two()
+        compiled = vitune.compile(copy.deepcopy(model), replace=["norm_train"])
+        with autocast(True):
+            got, want = compiled(x := x_of()), model(x)
+        self.assertEqual([(mine.dtype, self.types[i]) for i, mine in enumerate(got)], [(half, half), (wide, wide)])
+        torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+
+    def test_what_comes_between_keeps_a_sum_and_its_norm_apart(self):
+        def used(self, x, y):
+            total = x + y
+            return total, self.norms[0](x + total.sigmoid()), self.norms[1](total)
+
+        def written(self, x, y):
+            other = x * 1
+            total = other + y
+            other.mul_(2)
+            return other, self.norms[0](total)
+
+        def scaled(self, x, y):
+            total = (x + y).mul_(2)
+            return (self.norms[0](total),)
+
+        def without_gradients(self, x, y):
+            with torch.no_grad():
+                total = x + y
+            return total, self.norms[0](total), x, y
+        for forward, want in ((used, [SUM, ALONE]), (written, [ALONE]), (scaled, [ALONE]), (without_gradients, [])):
+            with self.subTest(forward.__name__):
+                class Model(Block):
+                    def forward(self, x):
+                        return sum((i + 1.5) * each.sin().sum() for i, each in enumerate(forward(self, x, x.sin())))
+                calls = self.expect_calls(want, Model(), x_of())
+                self.assertEqual(bool(calls), True)
+
+    def test_results_that_are_written_to_afterwards_and_views_are_as_before(self):
+        class Written(Block):
+            def forward(self, x):
+                h = self.norms[0](x[:, 1:])
+                h += 1
+                total = x + h.sum(1, keepdim=True) * self.norms[1](x)
+                last = self.norms[2](total)
+                last[:, 0] = 0
+                return last.view(-1, D).tanh() * 2
+        self.expect_calls([ALONE, ALONE, SUM], Written(), x_of())
+
+    def test_frozen_parts_have_no_gradients_and_stay_where_none_is_wanted(self):
+        for frozen in ("norms.1.weight", "norms.1.bias", "norms", "layers", "none"):
+            with self.subTest(frozen):
+                model = Block(drops=True)
+                for name, parameter in model.named_parameters():
+                    parameter.requires_grad_(not name.startswith(frozen))
+                self.expect_calls([ALONE, DROPS, DROPS], model, x_of(), 1e-2, on=True)  # x wants one all the same
+        model = Block().requires_grad_(False)
+        compiled = vitune.compile(model, replace=["norm_train"])
+        compiled(x_of())
+        self.assertFalse(any(call.trains for call in vitune.report(compiled).calls))
+        torch._dynamo.reset()
+        model.norms[1].weight.requires_grad_(True)  # so that neither summand wants one
+        compiled(x := x_of()).sum().backward()
+        got, model.norms[1].weight.grad = model.norms[1].weight.grad, None
+        model(x).sum().backward()
+        torch.testing.assert_close(got, model.norms[1].weight.grad)
+        self.assertEqual([call.call for call in vitune.report(compiled).graphs[-1].calls if call.trains and call.replaced], [SUM, SUM])
+
+    def test_what_is_no_norm_of_rows_stays_and_is_told(self):
+        class Images(Block):
+            def forward(self, x):
+                return F.layer_norm(x, (5, D))
+        calls = self.expect_calls([], Images(), x_of())
+        self.assertEqual([call.reason for call in calls], ["a norm over (5, 24): patterns are of one dimension"])
+        from torch.testing._internal.two_tensor import TwoTensor
+        compiled = vitune.compile(Block(), replace=["norm_train"])
+        compiled(TwoTensor(x := x_of(), x.clone()).requires_grad_())
+        self.assertEqual({call.reason for call in vitune.report(compiled).calls if call.operator == "norm_train"}, {"a tensor of class TwoTensor"})
+
+    def test_micro_batches_checkpoints_and_determinism_are_eager_modes(self):
+        self.expect_calls([ALONE, DROPS, DROPS], Block(drops=True), x_of(), 1e-2, on=True, micro=2)
+        self.expect_calls([ALONE, SUM, SUM], Checkpointed(Block(), 2), x_of(), 1e-2, on=True)
+        self.assertEqual(len(self.targets), 3)
+        torch.use_deterministic_algorithms(True)
+        self.addCleanup(torch.use_deterministic_algorithms, False)
+        self.expect_calls([ALONE, DROPS, DROPS], Block(drops=True), x_of(), 1e-2, on=True)
+        compiled = vitune.compile(Block(), replace=["norm_train"])
+        (_, first), (_, again) = step(compiled, x := x_of(), True), step(compiled, x, True)
+        self.assertTrue(all(torch.equal(grad, again[name]) for name, grad in first.items()))
+
+    def test_sizes_that_change_are_one_graph(self):
+        model = Block(drops=True)
+        compiled = vitune.compile(copy.deepcopy(model), replace=["norm_train"], dynamic=True)
+        for batch, rows in ((2, 5), (3, 7), (5, 4)):
+            x = x_of(batch, rows, D)
+            (loss, grads), (want, wants) = step(compiled, x), step(model, x)
+            self.assertAlmostEqual(loss, want, places=5)
+            torch.testing.assert_close(grads["norms.1.weight"], wants["norms.1.weight"])
+        self.assertEqual(len(vitune.report(compiled).graphs), 1)
+        calls = [call for call in vitune.report(compiled).calls if call.operator == "norm_train"]
+        self.assertEqual([(call.call, call.reason) for call in calls], [(ALONE, ""), (DROPS, ""), (DROPS, "")])
+
+    def test_what_torch_func_transforms_stays(self):
+        class Transformed(Block):
+            def forward(self, x):
+                h = torch.func.grad(lambda y: (self.norms[0](y) * self.norms[0](x)).sin().sum())(x)
+                return self.norms[1](torch.func.vmap(lambda y: self.norms[2](y))(x) + h)
+        calls = self.expect_calls([SUM], Transformed(), x_of())
+        self.assertEqual({call.reason for call in calls if not call.replaced}, {"torch.func transforms it"})
+
+    def test_a_second_derivative_is_refused_with_a_sentence(self):
+        compiled, x = vitune.compile(Block(), replace=["norm_train"]), x_of().requires_grad_()
+        grad, = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "double backward"):
+            grad.square().sum().backward()
+
+    def test_the_report_says_what_trains_and_what_stays(self):
+        compiled = vitune.compile(Block(), replace=["norm_train"])
+        step(compiled, x_of())
+        self.assertIn("layer_norm of a sum in training: replaced, forward and backward", str(vitune.report(compiled)))
+        calls = self.expect_eagers(Block(), x_of(), 0.0, replace=None)
+        self.assertEqual({(call.replaced, call.reason) for call in calls}, {(False, "device cpu")})
+        calls = self.expect_eagers(Block(), x_of(), 0.0, replace=["linear"])
+        self.assertEqual({(call.replaced, call.reason) for call in calls}, {(False, "a gradient is wanted of it")})
+        with self.assertRaisesRegex(vitune.InvalidArgument, "training=False leaves these to Inductor"):
+            vitune.compile(Block(), replace=["norm_train"], training=False)
+
+
+class RaceTest(linear_case.RaceCase):
+    operator, pattern = "norm_train", norm_train
+
+    def norms(self, report):
+        return [call for call in report.calls if call.operator == "norm_train"]
+
+    def test_both_sides_are_the_same_function_with_the_same_gradients(self):
+        half = torch.bfloat16
+        cases = ((Block(drops=True), True, [5, 6]), (Block(scale=True), True, [5, 7]), (Block(drops=True).bfloat16(), False, [5, 6]))
+        for model, on, counts in cases:
+            report = self.report(model, x_of(dtype=half if not on else torch.float32), on)
+            self.assertEqual([call.replaced for call in self.norms(report)], [True] * 3)
+            # Result, what x has from elsewhere, three gradients; norm and sum, gradients of both, of the parameters, and of the scale.
+            self.assertEqual([len(ours) for ours, _ in self.raced[:2]], counts)
+            for ours, theirs in self.raced:
+                for mine, other in zip(ours, theirs, strict=True):
+                    self.assertEqual((mine.shape, mine.dtype), (other.shape, other.dtype))
+                    self.assertTrue(mine.isfinite().all() and mine.std() > 0.01)
+                    self.assertLessEqual((mine - other).norm().item(), 0.02 * other.norm().item())
+            self.assertIn("5.0 us here, Inductor's 10.0", str(report))
+
+    def test_inductor_compiles_both_passes_and_makes_the_forward_pass_its_own(self):
+        from torch._inductor.compile_fx import compile_fx
+        seen = []
+
+        def compiled(module, inputs, config_patches=None):
+            from torch._inductor.custom_graph_pass import CustomGraphPass
+
+            class Note(CustomGraphPass):
+                def __call__(self, graph):
+                    seen.append([str(node.target) for node in graph.nodes if node.op == "call_function"])
+
+                def uuid(self):
+                    return None
+            return compile_fx(module, inputs, config_patches={**(config_patches or {}), "post_grad_custom_post_pass": Note()})
+        with mock.patch.object(subgraph, "compile_fx", compiled):
+            report = self.report(Block(drops=True), x_of())
+        self.assertEqual([call.replaced for call in self.norms(report)], [True] * 3)
+        for ours, theirs in self.raced:
+            for mine, other in zip(ours, theirs, strict=True):
+                self.assertLessEqual((mine - other).norm().item(), 0.02 * other.norm().item())
+        names = {name for graph in seen for name in graph if name.startswith("vitune")}
+        self.assertEqual(names, {"vitune.norm_backward.default"})
+
+    def test_inductor_takes_them_apart_whether_it_compiled_something_before_or_not(self):
+        from torch._inductor import decomposition
+        operator = OPS.sum_norm_train.default
+        for asked_before in (False, True):
+            with self.subTest(asked_before), mock.patch.dict(decomposition.decompositions):
+                decomposition.fast_random_decomps.cache_clear()
+                self.addCleanup(decomposition.fast_random_decomps.cache_clear)
+                del decomposition.decompositions[operator]
+                if asked_before:
+                    self.assertNotIn(operator, decomposition.select_decomp_table())
+                decompositions.register()
+                mine = decomposition.decompositions["of another"] = object()
+                self.assertIs(decomposition.select_decomp_table()[operator], training.sum_norm_by_torch)
+                self.assertEqual(decomposition.select_decomp_table().get("of another") is mine, not asked_before)
+
+    def test_the_backward_pass_is_asked_and_kinds_are_raced_once(self):
+        report = self.report(Block(drops=True), x_of())
+        said = "bf16 m=10 d=24 weight bias params=fp32 x=fp32@24"
+        want = [f"norm_backward {said} {more}stats" for more in ("", "residual second=bf16 factor=5 ", "second=bf16 factor=5 ")]
+        self.assertEqual([call.selections[0].problem for call in self.norms(report)], want)
+        self.assertEqual((self.asked, len(self.raced)), (want, 3))
+        model = Block()
+        model.norms[1].weight.requires_grad_(False)
+        model.norms[2].bias.requires_grad_(False)
+        self.report(model, x_of())
+        self.assertIn("weight frozen bias", self.asked[1])
+        self.assertNotIn(" bias", self.asked[2])
+        if timm is not None:
+            report = self.report(vit(init_values=None, depth=4, drop_path_rate=0.0), torch.randn(2, 3, 32, 32))
+            self.assertEqual((sum(call.replaced for call in self.norms(report)), len(self.raced)), (9, 3))  # the first, the last, all others
+
+    def test_what_is_slower_or_cannot_be_timed_stays(self):
+        self.lost = {1, 2, 3}
+        report = self.report(Block(), x_of())
+        self.assertEqual({call.replaced for call in self.norms(report)}, {False})
+        self.assertIn("Inductor's was faster", self.norms(report)[0].reason)
+        self.assertEqual(self.targets, [])
+        self.lost, self.outcome = {2}, "default"
+        report = self.report(Block(), x_of())
+        self.assertEqual([call.replaced for call in self.norms(report)], [True, False, True])
+        self.assertTrue(set(self.asked) <= set(report.untuned))
+        with mock.patch.object(linear_case.benchmark, "can_race", lambda device: False):
+            report = self.report(Block(), x_of())
+        self.assertIn("could not be timed", self.norms(report)[0].reason)
+
+    def test_kernels_whose_answers_are_others_stay_out_however_fast(self):
+        right = training.norm_backward_by_torch
+        results = {name: (lambda *given, i=i, change=change: tuple(change(each) if j == i else each for j, each in enumerate(right(*given))))
+                   for name, i, change in (("dx", 0, lambda t: t * 1.1), ("second", 1, lambda t: t.roll(1, 0)), ("dweight", 2, lambda t: -t),
+                                           ("dbias", 3, lambda t: t * torch.nan), ("right", 0, lambda t: t))}
+        for name, wrong in results.items():
+            with self.subTest(name), mock.patch.object(training, "norm_backward_by_torch", wrong):
+                report = self.report(Block(drops=True), x_of())
+                self.assertEqual(self.norms(report)[1].replaced, name == "right")
+                if name != "right":
+                    self.assertRegex(self.norms(report)[1].reason, "its answers are not Inductor's: result [0-5] of 6 is off")
+
+    def test_a_library_that_refuses_leaves_it_pytorchs(self):
+        def refused(problem, device):
+            raise vitune.Unsupported(f"'{problem}': d=24: it is too large")
+        with mock.patch.object(norm_train, "selected", refused):
+            report = self.report(Block(), x_of())
+        self.assertEqual(self.targets, [])
+        self.assertIn("too large", self.norms(report)[0].reason)
+
+    def test_tune_of_a_model_that_trains_is_asked_for_its_norms(self):
+        self.outcome = "default"
+        report = self.report(Block(drops=True), x_of(), replace=None)
+        self.assertEqual([text for text in report.untuned if text.startswith("norm_backward")], self.asked)
+
+
+class Norms(nn.Module):
+    """Norms under the names of the layers that the programs of test_torch_train_beside.py have."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.fc1, self.fc2 = nn.LayerNorm(D), nn.LayerNorm(D)
+        for norm in (self.fc1, self.fc2):
+            nn.init.normal_(norm.weight)
+
+    def forward(self, x):
+        return self.fc2(x + F.gelu(self.fc1(x)))
+
+
+class BesideTest(beside.BesideTest):
+    """Those programs, of norms."""
+
+    #: Of models of their own, which have no norms, and of types that norms do not take. Of a bias that changed PyTorch's backward pass wants
+    #: nothing but its old version, and ours nothing; PyTorch's layer_norm has no forward derivative while it is compiled.
+    OTHERS = ("autocast that the model turns on and off", "a layer used twice", "tied square weights", "tied square weights under autocast",
+              "parts of a weight", "autocast of fp32 and a weight of bf16", "autocast of bf16 and a bias of fp16", "a bias changed between layers",
+              "selective checkpoint", "a bias changed before backward", "torch.func.jvp within")
+
+    def setUp(self):
+        super().setUp()
+        cases = {name: case for name, case in beside.CASES.items() if name not in self.OTHERS}
+        patch = mock.patch.multiple(beside, Mlp=Norms, CASES=cases)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def compiles(self, model):
+        self.made.append(vitune.compile(model, replace=["norm_train"]))
+        return self.made[-1]
+
+
+@needs_device
+class ServedTest(NormCase):
+    """By the library on the emulated device, as if winners of other problems served."""
+
+    def setUp(self):
+        super().setUp()
+        self.asked = []
+
+        def launch(problem, tensors):
+            self.asked.append(problem.text)
+            launch_staged(problem, tensors)
+        nearest = lambda problem, device: served_by_nearest(vitune.Problem(problem), 0)  # noqa: E731
+        for module, name, value in ((attention_ops, "is_on_gpu", lambda tensor: True), (norm_ops, "launch", launch_norm_staged),
+                                    (training, "launch", launch), (norm_train, "selected", nearest)):
+            patch = mock.patch.object(module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    @unittest.skipUnless(serves("norm_backward bf16 m=8 d=8"), "the library knows no gradients of norms")
+    def test_a_step_asks_the_library_for_what_was_asked_when_it_was_compiled(self):
+        for norm, words in ((nn.LayerNorm, "layer_norm"), (nn.RMSNorm, "rms_norm")):
+            self.asked.clear()
+            calls = self.expect_calls([call.replace("layer_norm", words) for call in (ALONE, DROPS, DROPS)], Block(norm=norm, drops=True), x_of(),
+                                      2e-2, on=True)
+            canonical = [attention_ops.context_of(0).query(vitune.Problem(text)).problem for text in self.asked]
+            self.assertEqual(sorted(canonical), sorted(call.selections[0].problem for call in calls))
+
+
+if __name__ == "__main__":
+    unittest.main()

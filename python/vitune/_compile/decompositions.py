@@ -1,0 +1,23 @@
+# python/vitune/_compile/decompositions.py -- Operators of vitune's that Inductor takes apart, as it does PyTorch's own.
+# SPDX-License-Identifier: Apache-2.0
+"""Autograd sees the operator, whose backward pass is a call of libvitune; what is compiled of the forward pass is the formula, which Inductor
+makes one kernel of with the sums, factors and casts around it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._inductor import decomposition
+
+from .._ops import norm_training
+
+_FORMULAS: dict[Any, Callable[..., Any]] = {torch.ops.vitune.norm_train.default: norm_training.norm_by_torch,
+                                            torch.ops.vitune.sum_norm_train.default: norm_training.sum_norm_by_torch}
+
+
+def register() -> None:
+    """In Inductor's tables. The second is a copy of the first, made when it is first asked for: others may add theirs until then."""
+    decomposition.decompositions.update(_FORMULAS)
+    if decomposition.fast_random_decomps.cache_info().currsize:
+        decomposition.fast_random_decomps().update(_FORMULAS)
