@@ -10,7 +10,7 @@ METHOD = {
     "ms": "time per step: steps in a row that fill about 40 ms between two CUDA events, all ways once per round in a random order; "
     "median and its distribution-free 95 % interval",
     "called": "as Python calls it, the host's time included; compile_step_graph copies a new batch in and replays one CUDA graph "
-    "of the whole compiled step",
+    "of the whole compiled step, and so does vitune_train_step, which also looks at what may have changed",
     "graph": "one CUDA graph of the whole step, optimizer included; of max-autotune the mode without graphs of its own; "
     "reduce-overhead's would be default's again",
     "host_ms": "until the calls of one step had returned, the GPU idle before",

@@ -32,6 +32,7 @@ in brackets the 95 % interval of the median.
 
 `vitune.compile` leaves to PyTorch what needs a gradient, but for linear layers and norms whose two passes are faster: *calls replaced* says how many it served.
 Where it served none its step is `compile_default`'s, and says nothing of vitune's kernels.
+`vitune_train_step` is [`vitune.train_step`](python.md#training-steps): the same compiled model, its whole step one CUDA graph as it is called.
 """
 _NONE = "\nNothing is measured yet: `make train-models` measures it on a GPU.\n"
 _FIGURE = "![The best of PyTorch's ways over vitune, for each model's training step](figures/training.svg)"

@@ -127,8 +127,8 @@ class Row:
         self._clock.synchronize()
         self._says["compile_s"][build] = round(time.monotonic() - began, 1)
         self._training.forget_gradients()
-        # Two: where a way records graphs of its own it is the second one.
-        memory, _ = self._clock.peak(lambda: [step() for _ in range(2)])
+        # Where a way records graphs of its own it is the second call, and vitune's step the fourth.
+        memory, _ = self._clock.peak(lambda: [step() for _ in range(4)])
         self._peak[build] = self._gb(memory)
         self._judge(build, step)
         if subject is not None:

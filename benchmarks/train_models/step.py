@@ -34,12 +34,12 @@ class Training:
         self.model.load_state_dict(weights)
         self.optimizer = self._fresh_optimizer()
 
-    def loss(self, forward: Forward) -> Tensor:
-        """Of the batch, with its graph."""
+    def loss(self, forward: Forward, images: Tensor, labels: Tensor) -> Tensor:
+        """Of a batch, with its graph."""
         # Without autocast's cache of weights: each is cast once in a step anyway, and a capture must not meet one from outside.
         with torch.autocast(self._device, torch.bfloat16, enabled=self._amp, cache_enabled=False):
-            logits = forward(self.images)
-        return F.cross_entropy(logits.float(), self.labels)
+            logits = forward(images)
+        return F.cross_entropy(logits.float(), labels)
 
     def step(self, forward: Forward) -> Step:
         """One by this way of computing the model; gives the loss, without its graph."""
@@ -47,7 +47,7 @@ class Training:
         def run() -> Tensor:
             torch.compiler.cudagraph_mark_step_begin()  # what the step before gave is not wanted any more
             self.optimizer.zero_grad(set_to_none=True)
-            loss = self.loss(forward)
+            loss = self.loss(forward, self.images, self.labels)
             loss.backward()
             self.optimizer.step()
             # With its graph it would keep the accumulators of gradients, which belong to the stream that they were made on.

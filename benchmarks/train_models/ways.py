@@ -24,7 +24,15 @@ def _by_vitune(training: Training) -> tuple[Step, Any]:
     return training.step(compiled), compiled
 
 
-#: Training -> (its step, what vitune.report() takes or None). vitune's own step would be one more.
+def _by_vitunes_step(training: Training) -> tuple[Step, Any]:
+    import vitune
+
+    compiled = vitune.compile(training.model, dynamic=False)
+    step = vitune.train_step(compiled, training.loss, training.optimizer)
+    return lambda: step(training.images, training.labels), compiled
+
+
+#: Training -> (its step, what vitune.report() takes or None).
 BUILDS: dict[str, Callable[[Training], tuple[Step, Any]]] = {
     "eager": lambda training: (training.step(training.model), None),
     "default": _by_torch(None),
@@ -32,6 +40,7 @@ BUILDS: dict[str, Callable[[Training], tuple[Step, Any]]] = {
     "max": _by_torch("max-autotune"),
     "max_without_graphs": _by_torch("max-autotune-no-cudagraphs"),
     "vitune": _by_vitune,
+    "vitune_step": _by_vitunes_step,
 }
 
 
@@ -50,10 +59,12 @@ class Way:
         return self.called if mode == "called" else self.graph
 
 
-#: reduce-overhead's kernels are those of default: as a graph of the whole step it would be that one again.
+#: reduce-overhead's kernels are those of default: as a graph of the whole step it would be that one again. It leaves accumulators of
+#: gradients behind, which belong to no capture, so that what captures as it is called stands before it.
 WAYS = (
     Way("eager", "eager", "eager"),
     Way("compile_default", "default", "default"),
+    Way("vitune_train_step", "vitune_step"),
     Way("compile_reduce", "reduce"),
     Way("compile_step_graph", "default", whole=True),
     Way("vitune_compile", "vitune", "vitune"),

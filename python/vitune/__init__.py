@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Optional, overload
 
 from ._runtime import command as _command
@@ -31,7 +31,7 @@ __all__ = [
     "Unsupported", "VituneError", "attention", "attention_varlen", "benchmark", "bhnd_strides", "bnhd_strides", "command_path", "compile", "explain", "export",
     "exportable", "flash_attn_varlen_func", "fold_norm",
     "group_norm", "layer_norm", "library_version", "linear", "packed_strides", "prepare", "problem_text", "refresh", "report",
-    "rms_norm", "tune", "use_library", "window_attention",
+    "rms_norm", "train_step", "tune", "use_library", "window_attention",
 ]
 
 _op: Any = None  # vitune._ops.attention, once PyTorch is needed
@@ -286,6 +286,32 @@ def compile(model: Any = None, *, mode: Optional[str] = None, dynamic: Optional[
         return lambda function: compile(function, mode=mode, dynamic=dynamic, fullgraph=fullgraph, options=options, replace=replace,
                                         prepared_weights=prepared_weights, training=training)
     return _load_compile().compile(model, mode, dynamic, fullgraph, options, replace, prepared_weights, training)
+
+
+def train_step(model: Any, loss: Callable[..., Any], optimizer: Any, *, scaler: Any = None,
+               clip: float | Callable[[list[Tensor]], Any] | None = None, accumulate: int = 1, compile: Optional[bool] = None,
+               capture: bool = True, hooks: bool = False) -> Any:
+    """A step of training as one call, and on a GPU as one CUDA graph: ``step = vitune.train_step(...)``, ``loss = step(images, labels)``.
+
+    loss: called with the model and with what the step is called with, as ``lambda model, images, labels:
+    F.cross_entropy(model(images), labels)``; gives the loss, or a tuple that begins with it. optimizer: on a GPU one that counts and
+    reads its rate there: AdamW, Adam, NAdam, RAdam, Adamax, ASGD, Adadelta or RMSprop with capturable=True, SGD with fused=True. Schedulers set
+    its rate as ever. scaler: a torch.amp.GradScaler; its optimizer is fused. clip: the largest norm of the gradients of model.parameters(),
+    or a function of these parameters that changes their gradients. accumulate: calls that make a step; the gradients are those of the mean
+    of their losses. compile: by vitune.compile(model, dynamic=False); None: on a GPU, where the model is not compiled yet. capture:
+    False takes plain steps on a GPU too. hooks: of the model, its parameters and the optimizer run in a capture and never again; False
+    refuses them.
+
+    A step does what zero_grad(set_to_none=True), forward, backward, clipping and the optimizer's step do; gradients go to the parameters of the
+    model and the optimizer and to nothing else. Per shape of batches the first 3 calls are plain steps, then one graph is captured;
+    what it has addresses or constants of is looked at before each replay, and after a change it is captured anew. Without a CUDA GPU
+    all steps are plain. step.report() says what is captured, what is not and why; step.reset() captures anew.
+
+    Raises InvalidArgument for what is no model, loss, optimizer ..., Unsupported with all reasons why these cannot be one graph, and with
+    the way out, before the first step; both from step() for what only a call shows.
+    """
+    _load_compile()
+    return importlib.import_module("._train.step", __name__).train_step(model, loss, optimizer, scaler, clip, accumulate, compile, capture, hooks)
 
 
 def report(compiled: Any) -> Any:

@@ -11,6 +11,8 @@ try:
     from models import row as models_row
     from models.clock import CpuClock
     from train_models import row, ways
+
+    BUILDS = dict(ways.BUILDS)
 except ImportError:
     torch = None
 
@@ -92,16 +94,16 @@ class RowTest(unittest.TestCase):
     def test_every_way_has_its_figures_in_its_modes(self):
         found = self.measure(searched=True)
         self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile",
-                                                      "compile_max"})  # fmt: skip
+                                                      "vitune_train_step", "compile_max"})  # fmt: skip
         self.assertEqual(set(found["graph"]["ms"]), {"eager", "compile_default", "vitune_compile", "compile_max"})
-        for mode in found.values():
+        for mode, ours in zip((found["called"], found["graph"]), ("vitune_train_step", "vitune_compile")):
             self.assertEqual(mode["failed"], {})
             self.assertEqual(mode["ms"]["eager"], {"ms": 2.0, "low": 2.0, "high": 2.0})
-            self.assertEqual((mode["gain"]["of"], mode["gain"]["times"]), ("vitune_compile", 1.0))
+            self.assertEqual((mode["gain"]["of"], mode["gain"]["times"]), (ours, 1.0))
             self.assertEqual(mode["replaced"], {"vitune": {"replaced": 0, "known": 3}})
             self.assertEqual(set(mode["peak_gb"]), set(mode["ms"]))
         self.assertEqual(found["graph"]["kinds_us"]["eager"], {"gemm": 8.0, "optimizer": 2.0})
-        self.assertEqual(set(found["called"]["kinds_us"]), {"compile_reduce"})  # the others' are those of their graphs
+        self.assertEqual(set(found["called"]["kinds_us"]), {"compile_reduce", "vitune_train_step"})  # the others' are those of their graphs
         self.assertNotIn("compile_max", self.measure()["called"]["ms"])
 
     def test_a_build_is_made_and_captured_once_for_all_that_use_it(self):
@@ -109,7 +111,7 @@ class RowTest(unittest.TestCase):
         for name, build in self.builds.items():
             self.builds[name] = lambda training, name=name, build=build: made.append(name) or build(training)
         self.measure()
-        self.assertEqual(sorted(made), ["default", "eager", "reduce", "vitune"])
+        self.assertEqual(sorted(made), ["default", "eager", "reduce", "vitune", "vitune_step"])
         self.assertEqual(self.captures.made, 3)  # eager, default (also as compile_step_graph), vitune
 
     def test_memory_is_a_steps_over_what_stands_and_what_stands(self):
@@ -148,7 +150,7 @@ class RowTest(unittest.TestCase):
         self.assertEqual(found["graph"]["ms"], {})
         self.assertEqual(set(found["called"]["failed"]), {"compile_step_graph"})
         self.assertIn("compile_default", found["called"]["ms"])
-        self.assertEqual(set(found["called"]["kinds_us"]), {"eager", "compile_default", "compile_reduce", "vitune_compile"})
+        self.assertEqual(set(found["called"]["kinds_us"]), {"eager", "compile_default", "compile_reduce", "vitune_compile", "vitune_train_step"})
 
     def test_a_replay_that_does_not_write_its_loss_is_no_step(self):
         def capture(captures, step):
@@ -196,7 +198,7 @@ class RowTest(unittest.TestCase):
         def without(training):
             def run():
                 training.forget_gradients()
-                loss = training.loss(training.model)
+                loss = training.loss(training.model, training.images, training.labels)
                 loss.backward()
                 return loss.detach()
 
@@ -217,6 +219,16 @@ class RowTest(unittest.TestCase):
         self.assertIn("nothing to compare with", found["called"]["failed"]["eager"])
         self.assertEqual(found["called"]["ms"], {})
 
+    def test_vitunes_step_is_the_eager_one_where_there_are_no_graphs(self):
+        one, other = training(rate=1e-2), training(rate=1e-2)
+        with mock.patch("vitune.compile", lambda model, dynamic: model):
+            step, subject = BUILDS["vitune_step"](one)
+        self.assertIs(subject, one.model)
+        eager = other.step(other.model)
+        for count in range(1, 4):
+            self.assertEqual(step().item(), eager().item())
+            self.assertEqual((one.count(), one.gradient_norm()), (count, other.gradient_norm()))
+
     def test_without_cuda_steps_are_called_and_the_step_graph_is_the_compiled_step(self):
         compiled = []
 
@@ -230,7 +242,8 @@ class RowTest(unittest.TestCase):
             found = self.measure(clock=CpuClock())
         self.assertEqual(list(found), ["called"])
         self.assertEqual((found["called"]["failed"], found["called"]["peak_gb"], found["called"]["kinds_us"]), ({}, {}, {}))
-        self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile"})
+        self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile",
+                                                      "vitune_train_step"})  # fmt: skip
         self.assertEqual(compiled, [(None, False), ("reduce-overhead", False)])
         self.assertEqual(found["called"]["loss"]["eager"], found["called"]["loss"]["default"])
         for was, each in zip(before, self.training.model.parameters()):  # at a rate of 0 all ways have the same weights
