@@ -70,7 +70,8 @@ struct KeyRows {
   int row0;     // of the warpgroup
   RowOperand<T> k, v;
   float dk[T::kHeadDim / 2], dv[T::kHeadDim / 2];
-  int before;  // the slot of the step before, -1 for none
+  int before;                  // the slot of the step before, -1 for none
+  StepFragments<T::kStep> ds;  // which products of the step before may still read
 
   // This thread's first row.
   __device__ __forceinline__ int row() const {
@@ -84,6 +85,8 @@ struct KeyRows {
 #pragma unroll
     for (int i = 0; i < T::kHeadDim / 2; ++i) dk[i] = dv[i] = 0.f;
     before = -1;
+#pragma unroll
+    for (auto& fragment : ds) fragment[0] = fragment[1] = fragment[2] = fragment[3] = 0;
   }
 
   // A step of kWidth queries. Those that are not there have an infinite log-sum-exp: no weight.
@@ -91,11 +94,12 @@ struct KeyRows {
   template <int kWidth, bool kDiagonal>
   __device__ __forceinline__ void step(int query0) {
     float s[kWidth / 2], dp[kWidth / 2];
-    StepFragments<kWidth> weights, ds;
+    StepFragments<kWidth> weights;
     mbarrier_wait(shared.full(at.index), at.phase);
     multiply_over_head<T, kWidth>(s, k, shared.first(at.index));
     multiply_over_head<T, kWidth>(dp, v, shared.second(at.index));
     wgmma_wait<1>();  // the scores are there, and the products of the step before are done
+    hold_fragments(ds);
     if (before >= 0) release_tile<1>(shared.empty(before));
     const u32 stats = shared.stats(at.index) + threadIdx.x % 4 * 16;
 #pragma unroll
@@ -130,6 +134,7 @@ struct KeyRows {
     }
     multiply_over_step<T, kWidth>(dk, ds, shared.first(at.index));
     wgmma_wait<1>();  // the weights' registers are free
+    hold_fragments(weights);
     before = at.index;
     at.advance();
   }
@@ -137,6 +142,7 @@ struct KeyRows {
   // The last step's products are done, and its slot is released.
   __device__ __forceinline__ void finish() {
     wgmma_wait<0>();
+    hold_fragments(ds);
 #pragma unroll
     for (int i = 0; i < T::kHeadDim / 2; ++i) {
       hold(dk[i]);

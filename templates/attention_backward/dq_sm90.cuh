@@ -64,7 +64,8 @@ struct QueryRows {
   RowOperand<T> q, dout;
   float lse[2], delta[2];  // of this thread's two rows; the log-sum-exp for exponents of two
   float sums[T::kHeadDim / 2];
-  int before;  // the slot of the step before, -1 for none
+  int before;                  // the slot of the step before, -1 for none
+  StepFragments<T::kStep> ds;  // which products of the step before may still read
 
   // This thread's first row.
   __device__ __forceinline__ int row() const {
@@ -87,6 +88,8 @@ struct QueryRows {
 #pragma unroll
     for (int i = 0; i < T::kHeadDim / 2; ++i) sums[i] = 0.f;
     before = -1;
+#pragma unroll
+    for (auto& fragment : ds) fragment[0] = fragment[1] = fragment[2] = fragment[3] = 0;
   }
 
   // What the other pass needs: of sixteen queries their log-sum-exps, then their deltas, in the
@@ -107,11 +110,11 @@ struct QueryRows {
   template <int kWidth, int kLimit, bool kDiagonal>
   __device__ __forceinline__ void step(int key0) {
     float s[kWidth / 2], dp[kWidth / 2];
-    StepFragments<kWidth> ds;
     mbarrier_wait(shared.full(at.index), at.phase);
     multiply_over_head<T, kWidth>(s, q, shared.first(at.index));
     multiply_over_head<T, kWidth>(dp, dout, shared.second(at.index));
     wgmma_wait<1>();  // the scores are there, and the products of the step before are done
+    hold_fragments(ds);
     if (before >= 0) release_tile<1>(shared.empty(before));
 #pragma unroll
     for (int i = 0; i < kWidth / 2; ++i) {
@@ -138,6 +141,7 @@ struct QueryRows {
   // The last step's products are done, and its slot is released.
   __device__ __forceinline__ void finish() {
     wgmma_wait<0>();
+    hold_fragments(ds);
 #pragma unroll
     for (int i = 0; i < T::kHeadDim / 2; ++i) hold(sums[i]);
     if (before >= 0) release_tile<1>(shared.empty(before));

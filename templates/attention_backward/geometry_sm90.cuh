@@ -67,8 +67,10 @@ struct AttentionBackwardSm90 {
     // stay in shared memory where there is no room.
     constexpr int step_registers() const { return sums / 2 + step + step / 4; }
     constexpr int row_fragments() const { return up(head_dim, 16) / 2; }
+    // Only one warpgroup keeps them in registers: in kernels of more, ptxas 13.0 writes other
+    // operands into registers of those that every step of a loop reads.
     constexpr bool in_registers() const {
-      return step_registers() + row_fragments() <= limit() - kSpareRegisters;
+      return groups == 1 && step_registers() + row_fragments() <= limit() - kSpareRegisters;
     }
     constexpr int limit() const { return groups < 1 || groups > 3 ? 0 : kRegisters[groups - 1]; }
 

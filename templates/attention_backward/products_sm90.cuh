@@ -7,11 +7,22 @@
 #pragma once
 
 #include "attention_backward/config_sm90.cuh"
+#include "primitives/hold_operand.cuh"
 #include "primitives/shared.cuh"
 #include "primitives/wgmma.cuh"
 #include "primitives/wgmma_register_a.cuh"
 
 namespace vitune {
+
+// After the wait for the products that read them.
+template <int kSteps>
+__device__ __forceinline__ void hold_fragments(u32 (&fragments)[kSteps][4]) {
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) hold_operand(fragments[step][i]);
+  }
+}
 
 // One operand of a warpgroup's 64 rows.
 template <class T>
@@ -66,9 +77,9 @@ template <int kWidth>
 using StepFragments = u32[ceil_div(kWidth, 16)][4];
 
 // sums += a B, for the first kWidth rows of the step's tile `b`. Issues the products as one group.
-template <class T, int kWidth>
+template <class T, int kWidth, int kSteps>
 __device__ __forceinline__ void multiply_over_step(float (&sums)[T::kHeadDim / 2],
-                                                   const StepFragments<kWidth>& a, u32 b) {
+                                                   const u32 (&a)[kSteps][4], u32 b) {
   const u64 across = descriptor_mn_major<T::kSwizzle>(b, T::StepTile::kAtomBytes);
   wgmma_fence();
 #pragma unroll

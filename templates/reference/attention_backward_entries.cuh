@@ -8,9 +8,10 @@
 
 #include "attention/params.cuh"
 #include "attention_backward/params.cuh"
-#include "reference/attention_backward_judge_params.cuh"
 #include "reference/attention_judge_params.cuh"
 #include "reference/attention_reference.cuh"
+// After what it is made of.
+#include "reference/attention_backward_judge_params.cuh"
 
 namespace vitune {
 

@@ -36,7 +36,7 @@ constexpr const char* kProblems[] = {
     "attention_backward bf16 b=2 h=4 hkv=1 nq=19 nk=36 d=48 bias=bf16:1x4x1x36 mask=bool:2x1x1x36",
     "attention_backward bf16 b=2 h=2 n=24 d=80 causal bias=fp32:1x1x24x24 dbias=bf16",
 };
-constexpr std::size_t kConfigsEach = 2;
+constexpr std::size_t kConfigsEach = 1;
 
 constexpr char kDq[] = "attention_backward/dq_sm80.cuh";
 constexpr char kDkv[] = "attention_backward/dkv_sm80.cuh";
@@ -102,7 +102,8 @@ constexpr Mistake kBiasMistakes[] = {
     {kProducts, "ldmatrix_x4(b, from + lanes.key_pair)",
      "ldmatrix_x4(b, from + (threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8) * T::kPitch + "
      "threadIdx.x / 8 % 2 * 16)"},
-    {kDkv, "pair_key<T::kPermuted>(1, g)", "8 + g"},
+    {kDkv, "pair_key<T::kPermuted>(0, g),\n                    pair_key<T::kPermuted>(1, g)",
+     "pair_key<T::kPermuted>(1, g), pair_key<T::kPermuted>(0, g)"},
     // Sums: a head, a batch entry or a part left out, or of the wrong entry; P in place of dS.
     {kDbias, "head + i % p.sharing_heads", "head"},
     {kDbias, "i / p.sharing_heads * p.dbias_batches", "i / p.sharing_heads"},

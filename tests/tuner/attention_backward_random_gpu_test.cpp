@@ -17,7 +17,7 @@
 namespace vitune {
 namespace {
 
-constexpr std::size_t kRandomProblems = 600, kEmulatedProblems = 8;
+constexpr std::size_t kRandomProblems = 600, kEmulatedProblems = 4;
 constexpr std::uint64_t kSeed = 20261128;
 
 struct Candidate {
