@@ -137,7 +137,16 @@ PackedAttentionProblem PackedAttentionProblem::parse(std::string_view text) {
   p.k = read_strides(words, "k", keys);
   p.v = read_strides(words, "v", keys);
   p.validate();
-  return p.canonical();
+  const PackedAttentionProblem canonical = p.canonical();
+  // The same problem with its sums said: it must be read again.
+  constexpr std::size_t kMostText = 4096;
+  if (canonical.text().size() > kMostText) {
+    malformed(
+        formatted("lengths= makes a problem text of more than {} characters: write equal "
+                  "lengths side by side, as 64x240",
+                  kMostText));
+  }
+  return canonical;
 }
 
 std::string PackedAttentionProblem::text() const {

@@ -53,6 +53,7 @@ TensorSpec lse_tensor(const PackedAttentionProblem& p) {
   spec.role = Role::kOutput;
   if (!spec.given) return spec;
   spec.type = ElementType::kFp32;
+  spec.alignment = 4;
   spec.extents = {1, 1, p.heads, p.tokens};
   spec.strides = {0, 0, p.tokens, 1};
   spec.axes = {"", "", "head", "token"};

@@ -45,6 +45,17 @@ TEST(PackedAttentionProblemTest, TextsAreCanonical) {
             "lengths_k=8");
 }
 
+TEST(PackedAttentionProblemTest, ATextWhoseSumsWouldNotFitIsRefused) {
+  std::string text = "packed_attention bf16 h=1 d=8 lengths=1";
+  while (text.size() < 4090) text += ",3,1";
+  try {
+    PackedAttentionProblem::parse(text.substr(std::string("packed_attention ").size()));
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("write equal lengths side by side"));
+  }
+}
+
 TEST(PackedAttentionProblemTest, RefusalsSayWhatToDo) {
   const struct {
     const char* text;

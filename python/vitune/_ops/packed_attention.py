@@ -69,8 +69,11 @@ def text_of(q: Tensor, k: Tensor, v: Tensor, offsets_q: Tensor, offsets_k: Optio
     """The problem that such a call asks (docs/problems.md), of tensors on any device, meta included. Raises as
     vitune.attention_varlen()."""
     check(q, k, v, offsets_q, offsets_k, packed)
-    bounds = [min(bucket(longest), tokens) for longest, tokens in ((packed.longest_q, q.shape[0]), (packed.longest_k, k.shape[0]))]
-    return problem_text.packed_attention(*map(_rows, (q, k, v)), offsets_q.shape[0] - 1, bounds[0],
+    sequences = offsets_q.shape[0] - 1
+    # Rows may be of no sequence, as in memory that a graph is replayed with: the bounds have room for all rows of a problem.
+    bounds = [min(max(bucket(longest), -(-tokens // sequences)), tokens)
+              for longest, tokens in ((packed.longest_q, q.shape[0]), (packed.longest_k, k.shape[0]))]
+    return problem_text.packed_attention(*map(_rows, (q, k, v)), sequences, bounds[0],
                                          None if offsets_k is None else bounds[1], packed)
 
 
@@ -81,8 +84,7 @@ def _rows(tensor: Tensor) -> Tensor:
     fits = element == 1 and token % 8 == 0 and 0 <= token <= 1 << 24 and (one_head or head % 8 == 0 and head >= tensor.shape[2])
     if fits and (tensor.is_meta or tensor.data_ptr() % 16 == 0):
         return tensor
-    dense = tensor.contiguous()
-    return dense.clone() if not dense.is_meta and dense.data_ptr() % 16 else dense
+    return tensor.new_empty(tensor.shape).copy_(tensor)  # contiguous() leaves strides of what has one row
 
 
 def launch(problem: Problem, tensors: Any) -> None:
@@ -92,9 +94,9 @@ def launch(problem: Problem, tensors: Any) -> None:
 
 def run(q: Tensor, k: Tensor, v: Tensor, offsets_q: Tensor, offsets_k: Optional[Tensor], packed: Packed) -> list[Tensor]:
     """The operator: out, then the log-sum-exp where it is asked for. Raises as vitune.attention_varlen()."""
+    check(q, k, v, offsets_q, offsets_k, packed)
     key = (*((t.shape, t.stride(), t.data_ptr() % 16) for t in (q, k, v)), q.dtype, q.device, offsets_q.shape[0], offsets_k is None,
            bucket(packed.longest_q), bucket(packed.longest_k), *packed[2:])
-    check(q, k, v, offsets_q, offsets_k, packed)
     results = fake_results(q, packed.lse)
     if not q.numel():
         return results
@@ -131,10 +133,13 @@ def attention_varlen(q: Tensor, k: Tensor, v: Tensor, offsets_q: Tensor, offsets
                      longest_k: Optional[int], scale: Optional[float], causal: bool, lse: bool) -> Any:
     """See vitune.attention_varlen()."""
     norm_ops.check_call(q, k, v, what="packed attention")
-    if offsets_k is offsets_q:
+    if offsets_k is offsets_q and k.shape[0] == q.shape[0]:
         offsets_k = None
-    longest_q = max(q.shape[0], 1) if longest_q is None else int(longest_q)
-    longest_k = (longest_q if offsets_k is None else max(k.shape[0], 1)) if longest_k is None else int(longest_k)
+    longest_q = q.shape[0] if longest_q is None else int(longest_q)
+    longest_k = (longest_q if offsets_k is None else k.shape[0]) if longest_k is None else int(longest_k)
+    # Of no rows the longest sequence has none.
+    longest_q, longest_k = max(longest_q, not q.shape[0]), max(longest_k, not k.shape[0])
+    scale = None if scale is None else float(scale)
     if norm_ops.may_run_directly(q, k, v, offsets_q, offsets_k):
         results = run(q, k, v, offsets_q, offsets_k, Packed(longest_q, longest_k, causal, scale, lse))
     else:
@@ -151,6 +156,6 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
                               ("return_attn_probs", return_attn_probs, "probabilities to return")):
         if given:
             raise Unsupported(f"{name} is given: packed attention has no {what}")
-    if any(side >= 0 for side in window_size):
+    if any(side is not None and side >= 0 for side in window_size or ()):
         raise Unsupported(f"window_size is {tuple(window_size)}: packed attention has no sliding window; give (-1, -1)")
     return attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale, causal, False)
