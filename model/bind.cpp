@@ -19,8 +19,6 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 using Given = std::map<std::string, StepTensor>;  // by the names of a problem's tensors
 
-constexpr std::int64_t kMostRepeatedBytes = std::int64_t{64} << 20;
-
 struct Dimension {
   std::int64_t extent, stride;
   bool operator==(const Dimension&) const = default;
@@ -173,12 +171,11 @@ class Binder {
 
   // A view that repeats a tensor could be of any size.
   void require_modest(const BatchView& view, const std::string& type) const {
-    const BatchView all = tensors_.view({view.of, true, {}, {}, {}}, "a tensor");
-    const std::int64_t size = model_type_bytes(type);
-    if (view.elements() > 4 * all.elements() + kMostRepeatedBytes / size) {
-      throw Error(ErrorCode::kUnsupported,
-                  formatted("{}: a copy of '{}' of {} MB would be needed", where(),
-                            shown_name(view.of), view.elements() * size / 1'000'000));
+    if (!is_modest(tensors_, view)) {
+      throw Error(
+          ErrorCode::kUnsupported,
+          formatted("{}: a copy of '{}' of {} MB would be needed", where(), shown_name(view.of),
+                    view.elements() * model_type_bytes(type) / 1'000'000));
     }
   }
   std::size_t constant_of(const BatchView& view, const std::string& type) {

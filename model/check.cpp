@@ -396,4 +396,9 @@ void require_sound(const ModelContainer& file, const ModelGraph& graph, std::int
   }
 }
 
+bool is_modest(const BatchTensors& tensors, const BatchView& view) {
+  const BatchView all = tensors.view({view.of, true, {}, {}, {}}, "a tensor");
+  return view.elements() <= 4 * all.elements() + kMostRepeatedBytes / model_type_bytes(view.type);
+}
+
 }  // namespace vitune

@@ -35,6 +35,9 @@ struct BatchView {
 };
 
 // The tensors of a graph for one batch, by name.
+// What a copy of a view may have beyond four times its tensor.
+inline constexpr std::int64_t kMostRepeatedBytes = std::int64_t{64} << 20;
+
 class BatchTensors {
  public:
   // Throws Error(kUsage), which begins with the file's path, for names that are there twice, types
@@ -65,6 +68,9 @@ class BatchTensors {
   std::int64_t value_bytes_ = 0;
   std::map<std::string, Tensor> tensors_;
 };
+
+// False for a view that repeats its tensor so often that nobody means it.
+bool is_modest(const BatchTensors& tensors, const BatchView& view);
 
 // Throws Error(kUsage) unless, for this batch, every value is wholly written, before it is read,
 // each element once; every view is inside its tensor; and shapes and types are those that each

@@ -111,6 +111,10 @@ std::vector<std::byte> bytes_of(const std::vector<Number>& numbers) {
   return bytes;
 }
 
+// Squares of what rounding to 16 bits changed in a row may be so many of its own squares: 2^-9 of
+// the numbers, which numbers of fp16 that are no longer normal exceed.
+constexpr double kMostRounded = 0x1p-18;
+
 bool are_finite(const Floats& numbers) {
   return std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); });
 }
@@ -139,22 +143,27 @@ FoldedWeights fold_weights(const ModelContainer& file, const LayerFold& fold) {
   const std::size_t columns = w.size() / rows;
   std::vector<std::uint16_t> folded(w.size());
   Floats totals(rows), sums(rows);
+  bool is_exact = true;
   for (std::size_t row = 0; row < rows; ++row) {
-    double total = bias ? (*bias)[row] : 0.0, sum = 0;
+    double total = bias ? (*bias)[row] : 0.0, sum = 0, lost = 0, squares = 0;
     for (std::size_t column = 0, at = row * columns; column < columns; ++column, ++at) {
       const float product = gain ? w[at] * (*gain)[column] : w[at];
       folded[at] = is_bf16 ? rounded_bf16(product) : rounded_fp16(product);
+      const double kept = is_bf16 ? widened_bf16(folded[at]) : widened_fp16(folded[at]);
       // The kernel takes the mean times these sums away: only of what it multiplies by they are
       // exact.
-      sum += is_bf16 ? widened_bf16(folded[at]) : widened_fp16(folded[at]);
+      sum += kept;
+      lost += (kept - product) * (kept - product);
+      squares += static_cast<double>(product) * product;
       if (shift) total += static_cast<double>(w[at]) * (*shift)[column];
     }
+    is_exact = is_exact && lost <= kMostRounded * squares;
     totals[row] = static_cast<float>(total);
     sums[row] = static_cast<float>(sum);
   }
   // A sum with a number that is not finite is not finite.
   return {bytes_of(folded), bytes_of(totals), bytes_of(sums),
-          are_finite(totals) && are_finite(sums)};
+          is_exact && are_finite(totals) && are_finite(sums)};
 }
 
 }  // namespace vitune

@@ -23,7 +23,7 @@ std::vector<std::byte> weight_bytes(const ModelContainer& file, const ModelBuffe
 // bias, fp32; the sums of the rounded rows, fp32.
 struct FoldedWeights {
   std::vector<std::byte> weight, bias, sums;
-  bool is_finite = true;  // all three
+  bool fits = true;  // all are finite, and rounding leaves of each row of the matrix what it should
   const std::vector<std::byte>& part(FoldedPart part) const;
 };
 

@@ -52,8 +52,9 @@ class FormChooser {
 
   bool can_fold(const ModelNode& node) const {
     const auto fold = norm_fold(tensors_, node);
-    if (!fold) return false;
-    return facts_.fits ? facts_.fits(*fold) : fold->w.type == "bf16";
+    if (!fold || !is_modest(tensors_, fold->w)) return false;
+    if (fold->w.type != "bf16" && fold->w.type != "fp16") return false;
+    return !facts_.fits || facts_.fits(*fold);
   }
 
   void take_statistics(std::size_t i) {

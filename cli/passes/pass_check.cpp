@@ -123,6 +123,8 @@ void PassCheck::upload_arena(const std::vector<std::byte>& bytes) const {
   const CudaDriver& driver = tools_.context.driver();
   driver.check(driver.api().memcpy_htod(session_.arena().address(), bytes.data(), bytes.size()),
                "cuMemcpyHtoD");
+  // As DeviceBuffer::upload(): the last piece may be on its way still.
+  driver.check(driver.api().stream_synchronize(nullptr), "cuStreamSynchronize");
 }
 
 // All other memory of the arena is poison.

@@ -127,12 +127,18 @@ class Runner {
     const CurrentContext current(context_.primary());
     const CudaDriver& driver = context_.driver();
     const std::size_t count = values.size() / elements(input_);
+    // The last ones may be fewer: where images mix, zeros beside them would change their results.
+    if (static_cast<std::int64_t>(count) < batch_ && !model_.why_images_mix().empty()) {
+      prepare(static_cast<std::int64_t>(count));
+    }
     std::vector<float> rows;
     add_seconds(spent.copying, [&] {
       values.resize(static_cast<std::size_t>(batch_) * elements(input_));
       const std::vector<std::byte> given = narrowed(values, input_.type);
       driver.check(driver.api().memcpy_htod(pass_->address(0), given.data(), given.size()),
                    "cuMemcpyHtoD");
+      // Its last piece may be on its way still, for which our stream does not wait.
+      driver.check(driver.api().stream_synchronize(nullptr), "cuStreamSynchronize");
     });
     add_seconds(spent.running, [&] { launch(static_cast<std::int64_t>(count)); });
     add_seconds(spent.copying, [&] {
@@ -219,10 +225,13 @@ class Results {
       file_->finish();
       names_.close();
       require_names();
-      std::filesystem::rename(part_of(out_), out_);
-      std::filesystem::rename(part_of(names_path_), names_path_);
-      document_["out"] = session_.text("out");
+      if (!session_.stop) {
+        std::filesystem::rename(part_of(out_), out_);
+        std::filesystem::rename(part_of(names_path_), names_path_);
+        document_["out"] = session_.text("out");
+      }
     }
+    document_["interrupted"] = session_.stop.load();
     document_["inputs"] = count_;
     document_["seconds"] = {
         {"inputs", spent.decoding}, {"copies", spent.copying}, {"gpu", spent.running}};
@@ -262,10 +271,9 @@ class Results {
     }
   }
 
-  // The file's, or the number itself where it has none.
+  // The file's, "" where it has none.
   std::string label_of(std::size_t place) const {
-    const bool has_label = place < labels_.size() && !labels_[place].empty();
-    return has_label ? labels_[place] : formatted("{}", place);
+    return place < labels_.size() ? labels_[place] : "";
   }
 
   void add_largest(const std::string& name, const float* row) {
@@ -281,7 +289,8 @@ class Results {
     ordered_json largest = ordered_json::array();
     for (std::size_t k = 0; k < kept; ++k) {
       const std::string label = label_of(order[k]);
-      table_.row({name, formatted("{}", order[k]), formatted("{:.4f}", row[order[k]]), label});
+      table_.row({name, formatted("{}", order[k]), formatted("{:.4f}", row[order[k]]),
+                  label.empty() ? formatted("{}", order[k]) : label});
       largest.push_back({{"place", order[k]}, {"value", row[order[k]]}, {"label", label}});
     }
     document_["results"].push_back({{"input", name}, {"largest", std::move(largest)}});

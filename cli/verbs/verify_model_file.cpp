@@ -76,7 +76,7 @@ class FileCheck {
   void add(std::int64_t batch, const std::vector<ModelStep>& steps, const PassVerdict& verdict) {
     document_["passes"].push_back({{"batch", batch},
                                    {"steps", steps.size()},
-                                   {"right", verdict.is_right()},
+                                   {"right", verdict.is_right() && !session_.stop},
                                    {"whole", verdict.whole},
                                    {"checked", ordered_json::array()}});
     for (const StepVerdict& each : verdict.steps) {

@@ -33,13 +33,22 @@ class Session {
   // not copied.
   void run(const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
            void* stream = nullptr) {
-    if (inputs.size() != inputs_ || outputs.size() != outputs_) {
-      throw Exception(VITUNE_INVALID_ARGUMENT,
-                      std::to_string(inputs.size()) + " inputs and " +
-                          std::to_string(outputs.size()) + " results are given: the model has " +
-                          std::to_string(inputs_) + " and " + std::to_string(outputs_));
-    }
+    require_places(inputs.size(), outputs.size());
     Exception::check(vitune_session_run(get(), inputs.data(), outputs.data(), stream));
+  }
+  // The same for `images` images, 1 to the batch; Unsupported where results may depend on others.
+  void run(std::int64_t images, const std::vector<const void*>& inputs,
+           const std::vector<void*>& outputs, void* stream = nullptr) {
+    require_places(inputs.size(), outputs.size());
+    Exception::check(
+        vitune_session_run_images(get(), images, inputs.data(), outputs.data(), stream));
+  }
+  // Made again where the context has other kernels for it since: true, and buffer() gives other
+  // addresses. Nothing that it was asked to run may be going on.
+  bool refresh() {
+    int32_t renewed = 0;
+    Exception::check(vitune_session_refresh(get(), &renewed));
+    return renewed != 0;
   }
   // Where an input, or behind the inputs a result, lies between passes.
   void* buffer(std::size_t place) const {
@@ -58,6 +67,13 @@ class Session {
 
  private:
   friend class Model;
+  void require_places(std::size_t inputs, std::size_t outputs) const {
+    if (inputs == inputs_ && outputs == outputs_) return;
+    throw Exception(VITUNE_INVALID_ARGUMENT,
+                    std::to_string(inputs) + " inputs and " + std::to_string(outputs) +
+                        " results are given: the model has " + std::to_string(inputs_) + " and " +
+                        std::to_string(outputs_));
+  }
   struct Destroy {
     void operator()(vitune_session* session) const noexcept { vitune_session_destroy(session); }
   };

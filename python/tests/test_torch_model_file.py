@@ -121,7 +121,8 @@ class ExportTest(FolderCase):
         names = [f"class {i}" for i in range(10)]
         self.exported(Classifier(), torch.zeros(1, 3, 32, 32), labels=iter(names))
         self.assertEqual(json.loads(model_file.read(self.path).metadata["vitune.labels"]), names)
-        for labels, words in ((names[:9], "9 labels are given: the model has 1 results, of 10 numbers"), (range(10), "a list of texts")):
+        for labels, words in ((names[:9], "9 labels are given: the model has 1 results, of 10 numbers"), (range(10), "a list of texts"), (set(names), "not set"),
+                              ("abcdefghij", "not str"), (dict.fromkeys(names), "not dict"), (3, "not int")):
             with self.assertRaisesRegex(vitune.InvalidArgument, words):
                 self.exported(Classifier(), torch.zeros(1, 3, 32, 32), labels=labels)
 

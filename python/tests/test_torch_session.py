@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import gc
 import os
+import json
 import pathlib
 import tempfile
 import unittest
@@ -12,6 +13,8 @@ import vitune
 from .support import DEVICE, FOLDER, from_bf16, needs_device, needs_torch, to_bf16, torch
 
 if torch is not None:
+    from vitune._export import file as model_file
+
     from .export_models import Classifier, drawn
 
     class Groups(torch.nn.Module):
@@ -129,6 +132,18 @@ class SessionTest(unittest.TestCase):
         for count in (0, 5):
             with self.assertRaisesRegex(vitune.VituneError, "takes 1 to that many"):
                 session.run([0], [0], images=count)
+
+    def test_all_of_a_tensor_that_is_no_multiple_of_the_batch_is_copied(self):
+        shape = [[1, 1], 3]  # one row more than there are images
+        graph = {"inputs": [{"name": "x", "type": "bf16", "shape": shape}], "outputs": [{"name": "o", "of": "t"}],
+                 "values": [{"name": "t", "type": "bf16", "shape": shape}],
+                 "nodes": [{"op": "map", "at": "one", "x": "add(a,1)", "a": "x", "out": "t"}]}
+        path = self.path.with_name("odd.safetensors")
+        model_file.write(path, {"w": torch.ones(1, dtype=torch.bfloat16)}, {"vitune.format": "1", "vitune.graph": json.dumps(graph)})
+        session, images = vitune.Model(path, self.context).session(4), torch.arange(15.0)
+        given, taken = DEVICE.upload(to_bf16(images.tolist())), DEVICE.upload(b"\xff" * 30)
+        session.run([given], [taken])
+        self.assertEqual(from_bf16(DEVICE.download(taken, 30)), (images + 1).tolist())
 
     def test_tensors_are_described_and_texts_are_read(self):
         given, result = self.model.tensors(5)

@@ -96,9 +96,10 @@ bool LoadedModel::fits(const LayerFold& fold) {
   weight.part = FoldedPart::kWeight;
   weight.fold = fold;
   const std::lock_guard lock(mutex_);
-  const auto [at, is_new] = fits_.emplace(weight.contents(), false);
-  if (is_new) at->second = fold_weights(file_, fold).is_finite;
-  return at->second;
+  const std::string contents = weight.contents();
+  const auto found = fits_.find(contents);
+  if (found != fits_.end()) return found->second;
+  return fits_.emplace(contents, fold_weights(file_, fold).fits).first->second;
 }
 
 CuPointer LoadedModel::weights_of(const ModelBuffer& buffer) {

@@ -422,7 +422,7 @@ TEST_F(BindTest, FoldedWeightsAreTheLayersTimesTheNorms) {
     EXPECT_THAT(
         (std::vector<float>{wide(weight[0]), wide(weight[1]), wide(weight[2]), wide(weight[3])}),
         testing::ElementsAre(0.5F, 3, -1.5F, 0.75F));
-    EXPECT_TRUE(made.is_finite);
+    EXPECT_TRUE(made.fits);
   }
 }
 
@@ -438,8 +438,28 @@ TEST_F(BindTest, FoldedWeightsBeyondFp16AreNotFinite) {
   const std::int64_t start = 8 * 64 - 4;
   const BatchView w{"head.weight", "fp16", start, {1, 2}, {2, 1}};
   const BatchView gain{"head.weight", "fp16", start + 2, {2}, {1}};
-  EXPECT_TRUE(fold_weights(file, {w, {}, {}, {}}).is_finite);
-  EXPECT_FALSE(fold_weights(file, {w, {}, gain, {}}).is_finite);
+  EXPECT_TRUE(fold_weights(file, {w, {}, {}, {}}).fits);
+  EXPECT_FALSE(fold_weights(file, {w, {}, gain, {}}).fits);
+}
+
+// Below 2^-14 numbers of fp16 have fewer and fewer digits; bf16 has as many everywhere.
+TEST_F(BindTest, FoldedWeightsThatLoseDigitsInFp16DoNotFit) {
+  for (const bool is_bf16 : {false, true}) {
+    const auto rounded = is_bf16 ? rounded_bf16 : rounded_fp16;
+    std::string data;
+    for (const float number : {0.0011F, 0.0013F, 0.0017F, 0.0019F}) {
+      const std::uint16_t bits = rounded(number);
+      data += static_cast<char>(bits & 0xff);
+      data += static_cast<char>(bits >> 8);
+    }
+    data += std::string(8 * 4, '\0');
+    const ModelContainer file = open(test::small_graph(), data);
+    const char* const type = is_bf16 ? "bf16" : "fp16";
+    const std::int64_t start = 8 * 64 - 4;
+    const BatchView w{"head.weight", type, start, {1, 2}, {2, 1}};
+    const BatchView gain{"head.weight", type, start + 2, {2}, {1}};
+    EXPECT_EQ(fold_weights(file, {w, {}, gain, {}}).fits, is_bf16);
+  }
 }
 
 // The first and last step of each buffer, worked out anew.

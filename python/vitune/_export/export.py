@@ -8,7 +8,7 @@ import math
 import pathlib
 import tempfile
 import warnings
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -77,6 +77,7 @@ def export(model: torch.nn.Module, path: Any, sample: Any, outputs: Optional[Seq
     """See vitune.export()."""
     if dtype not in _TYPES:
         raise InvalidArgument(f"dtype '{dtype}': a file holds 'bf16' or 'fp16'")
+    metadata = {**metadata, "vitune.labels": _labels(metadata.get("vitune.labels"))}
     shapes = _shapes(model, sample)
     if any(each.is_meta for each in (*model.parameters(), *model.buffers())):
         raise InvalidArgument("the model has no weights (it is on the meta device): exportable() looks at such models")
@@ -339,6 +340,15 @@ def _described(model: torch.nn.Module, metadata: dict[str, Any]) -> dict[str, st
         name = ".".join(filter(None, (config.get("architecture"), config.get("tag")))) or type(model).__qualname__
         words["source"] = f"{name}, torch {torch.__version__.partition('+')[0]}"
     return words
+
+
+def _labels(given: Any) -> Optional[list[Any]]:
+    """In their order. Raises InvalidArgument for what has none."""
+    if given is None:
+        return None
+    if isinstance(given, (str, bytes, Mapping, Set)) or not isinstance(given, Iterable):
+        raise InvalidArgument(f"labels: a list of texts is needed, one for each number of the result, not {type(given).__name__}")
+    return list(given)
 
 
 def _require_labels(document: dict[str, Any], labels: Any) -> None:
