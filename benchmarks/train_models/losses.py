@@ -19,7 +19,7 @@ PATTERNS = 10  #: classes of images
 _LAST = 20  #: steps whose mean loss is told
 #: Ways by name: how the weights are kept, and what computes the model.
 _EXACT = "fp32"
-WAYS = {_EXACT: ("fp32", "eager"), "eager": ("amp", "eager"), "compile_default": ("amp", "default"), "vitune_compile": ("amp", "vitune")}
+WAYS = {_EXACT: ("fp32", "eager"), "eager": ("amp", "eager"), "compile_default": ("amp", "default"), "vitune_compile": ("amp", "vitune_in_graph")}
 
 
 class _Images:

@@ -17,11 +17,14 @@ def _by_torch(mode: str | None) -> Callable[[Training], tuple[Step, Any]]:
     return lambda training: (training.step(torch.compile(training.model, mode=mode, dynamic=False)), None)
 
 
-def _by_vitune(training: Training) -> tuple[Step, Any]:
-    import vitune
+def _by_vitune(in_graph: bool) -> Callable[[Training], tuple[Step, Any]]:
+    def build(training: Training) -> tuple[Step, Any]:
+        import vitune
 
-    compiled = vitune.compile(training.model, dynamic=False)
-    return training.step(compiled), compiled
+        compiled = vitune.compile(training.model, dynamic=False, training=in_graph or None)
+        return training.step(compiled), compiled
+
+    return build
 
 
 def _by_vitunes_step(training: Training) -> tuple[Step, Any]:
@@ -39,7 +42,8 @@ BUILDS: dict[str, Callable[[Training], tuple[Step, Any]]] = {
     "reduce": _by_torch("reduce-overhead"),
     "max": _by_torch("max-autotune"),
     "max_without_graphs": _by_torch("max-autotune-no-cudagraphs"),
-    "vitune": _by_vitune,
+    "vitune": _by_vitune(False),
+    "vitune_in_graph": _by_vitune(True),
     "vitune_step": _by_vitunes_step,
 }
 
@@ -67,7 +71,7 @@ WAYS = (
     Way("vitune_train_step", "vitune_step"),
     Way("compile_reduce", "reduce"),
     Way("compile_step_graph", "default", whole=True),
-    Way("vitune_compile", "vitune", "vitune"),
+    Way("vitune_compile", "vitune", "vitune_in_graph"),
     Way("compile_max", "max", "max_without_graphs", searched=True),
 )
 OURS = tuple(way.name for way in WAYS if way.name.startswith("vitune"))

@@ -170,6 +170,39 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(self.rows(lambda x, weight: (lambda y: (y[:, 0], y[:, 7]))(F.linear(x, weight))), 8)
         self.assertEqual(self.rows(lambda x, weight: (lambda y: (y[:, 0], y.mean(1)))(F.linear(x, weight))), 8)
 
+    def test_a_result_has_the_type_that_rows_nobody_reads_gave_it(self):
+        first = torch.randn(2, 1, 16, dtype=torch.float64)
+        self.assertEqual(self.rows(lambda x, weight, first: torch.cat([first, F.linear(x, weight)], 1)[:, 4], first), 8)
+        beside = torch.randn(2, 8, 16, dtype=torch.bfloat16)
+        self.assertEqual(self.rows(lambda x, weight, beside: torch.cat([beside, F.linear(x, weight)], 2)[:, 4], beside), 1)
+
+    def test_results_share_memory_with_each_other_and_with_what_is_written_as_before(self):
+        def copied(x, weight):
+            y = F.linear(x, weight)
+            return y[:, 0], y.transpose(0, 1).contiguous()[0]
+
+        def reshaped(x, weight):
+            y = F.linear(x, weight)
+            return y[:, 0], y.transpose(0, 1).reshape((8, 2, 4, 4))[0]
+
+        def written(x, weight):
+            y = F.linear(x, weight).transpose(0, 1)
+            copies = F.linear(y.contiguous(), weight)[:, 0], y.contiguous()[:, 0]
+            y.add_(1)
+            return y, *copies
+
+        def viewed(x, weight):
+            y = F.linear(x, weight)
+            return y[:, 0], y.view(2, 8, 4, 4)[:, 0]
+        for function in (copied, reshaped, written, viewed):
+            with self.subTest(function.__name__):
+                _, module = left_out_of(function, self.x, self.weight)
+                want, got = function(self.x, self.weight), module(self.x, self.weight)
+                torch.testing.assert_close(got, want)
+                for results in (want, got):
+                    results[0].zero_()
+                torch.testing.assert_close(got, want)
+
     def test_rows_that_are_most_of_all_are_left_as_they_are(self):
         self.assertEqual(self.rows(lambda x, weight: F.linear(x, weight)[:, 1:]), 8)
         self.assertEqual(self.rows(lambda x, weight: F.linear(x, weight)[:, 4:]), 4)

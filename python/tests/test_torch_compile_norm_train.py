@@ -25,7 +25,7 @@ from vitune._compile.graph import checkpoints, subgraph
 from vitune._compile.patterns import norm_train
 from vitune._ops import attention as attention_ops, norm as norm_ops, norm_training as training
 
-from . import test_torch_compile_train as linear_case, test_torch_train_beside as beside
+from . import test_torch_compile_train as linear_case, test_torch_compile_train_race as race_case, test_torch_train_beside as beside
 from .test_torch_compile import served_by_nearest
 from .test_torch_compile_train import Checkpointed, Inside, OPS, autocast, step, timm, vit
 from .test_torch_norm import launch_staged as launch_norm_staged
@@ -100,7 +100,8 @@ class TimmTest(NormCase):
     def test_checkpointed_blocks_train(self):
         model = vit(init_values=None)
         model.set_grad_checkpointing()
-        calls = self.expect_calls([ALONE, SUM, ALONE, DROPS, ALONE], model, torch.randn(2, 3, 32, 32), 1e-2, on=True)
+        # The last norm is of the graph itself, the others are of its checkpoints.
+        calls = self.expect_calls([ALONE, ALONE, SUM, ALONE, DROPS], model, torch.randn(2, 3, 32, 32), 1e-2, on=True)
         self.assertIn("blocks.1.norm2", [call.module for call in calls])
 
     def test_windows_and_convolutions_have_norms_that_train(self):
@@ -196,6 +197,37 @@ class PatternTest(NormCase):
                 return last.view(-1, D).tanh() * 2
         self.expect_calls([ALONE, ALONE, SUM], Written(), x_of())
 
+    def test_norms_of_what_is_written_to_afterwards_stay_and_are_told(self):
+        """Of 16 bits PyTorch keeps a copy in fp32, so that its model may write."""
+        def alone(x, norm):
+            total = x * 2
+            total += norm(total)
+            return total
+
+        def of_sum(x, norm):
+            total = x + x.sin()
+            total += norm(total)
+            return total
+
+        def by_view(x, norm):
+            total = x * 2
+            h = norm(total)
+            total.view(-1)[:D].mul_(2)
+            return total + h
+        for forward in (alone, of_sum, by_view):
+            with self.subTest(forward.__name__):
+                class Model(Block):
+                    def forward(self, x):
+                        return forward(self.layers[0](x), self.norms[0])
+                model, x = Model(norm=lambda d: nn.RMSNorm(d, eps=1e-6)).bfloat16(), x_of(dtype=torch.bfloat16)
+                calls = self.expect_calls([], model, x, 3e-2)
+                self.assertEqual([call.reason for call in calls], ["what its backward pass keeps is written to later"])
+
+    def test_norms_of_fp64_stay_and_are_told(self):
+        """The kernels' default of eps and their factors of samples are of fp32."""
+        calls = self.expect_calls([], Block(norm=nn.RMSNorm, drops=True).double(), x_of(dtype=torch.float64) * 1e-6, 1e-12)
+        self.assertEqual({call.reason for call in calls}, {"its type is torch.float64, of which the kernels compute in fp32"})
+
     def test_frozen_parts_have_no_gradients_and_stay_where_none_is_wanted(self):
         for frozen in ("norms.1.weight", "norms.1.bias", "norms", "layers", "none"):
             with self.subTest(frozen):
@@ -267,7 +299,7 @@ class PatternTest(NormCase):
         compiled = vitune.compile(Block(), replace=["norm_train"])
         step(compiled, x_of())
         self.assertIn("layer_norm of a sum in training: replaced, forward and backward", str(vitune.report(compiled)))
-        calls = self.expect_eagers(Block(), x_of(), 0.0, replace=None)
+        calls = self.expect_eagers(Block(), x_of(), 0.0, replace=None, training=True)
         self.assertEqual({(call.replaced, call.reason) for call in calls}, {(False, "device cpu")})
         calls = self.expect_eagers(Block(), x_of(), 0.0, replace=["linear"])
         self.assertEqual({(call.replaced, call.reason) for call in calls}, {(False, "a gradient is wanted of it")})
@@ -275,7 +307,7 @@ class PatternTest(NormCase):
             vitune.compile(Block(), replace=["norm_train"], training=False)
 
 
-class RaceTest(linear_case.RaceCase):
+class RaceTest(race_case.RaceCase):
     operator, pattern = "norm_train", norm_train
 
     def norms(self, report):
@@ -360,7 +392,7 @@ class RaceTest(linear_case.RaceCase):
         report = self.report(Block(), x_of())
         self.assertEqual([call.replaced for call in self.norms(report)], [True, False, True])
         self.assertTrue(set(self.asked) <= set(report.untuned))
-        with mock.patch.object(linear_case.benchmark, "can_race", lambda device: False):
+        with mock.patch.object(race_case.benchmark, "can_race", lambda device: False):
             report = self.report(Block(), x_of())
         self.assertIn("could not be timed", self.norms(report)[0].reason)
 

@@ -192,7 +192,7 @@ class TimmTest(TrainCase):
         self.assertEqual(len(vitune.report(compiled).graphs), 1)
 
     def test_nothing_changes_where_it_is_not_asked_for_and_cannot_be_timed(self):
-        calls = self.expect_eagers(vit(), torch.randn(2, 3, 32, 32), 0.0, replace=None)
+        calls = self.expect_eagers(vit(), torch.randn(2, 3, 32, 32), 0.0, replace=None, training=True)
         self.assertEqual({(call.replaced, call.reason) for call in calls}, {(False, "device cpu")})
         self.assertEqual(self.targets, [])
 

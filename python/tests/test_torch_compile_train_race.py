@@ -17,18 +17,21 @@ from .test_torch_compile_train import OPS, Mlp, TrainCase, autocast, step, timm,
 from vitune._compile import backend
 from vitune._compile.graph import benchmark, subgraph
 from vitune._compile.patterns import linear_train
-from vitune._ops import attention as attention_ops, training
+from vitune._ops import attention as attention_ops, norm_training, training
 
 
-class RaceTest(TrainCase):
+class RaceCase(TrainCase):
     """As on a GPU, whose kernels and times are the test's own; PyTorch computes what they would."""
+
+    pattern = linear_train
 
     def setUp(self):
         super().setUp()
         self.raced, self.lost, self.outcome, self.asked = [], set(), "nearest", []
         for module, name, value in (
                 (attention_ops, "is_on_gpu", lambda tensor: True), (training, "_answer", lambda x, ours, torchs: torchs()),
-                (linear_train, "selected", self.selected), (subgraph, "compile_fx", self.counted), (backend, "_times", {}),
+                (norm_training, "_answer", lambda x, ours, torchs: torchs()), (self.pattern, "selected", self.selected),
+                (subgraph, "compile_fx", self.counted), (backend, "_times", {}),
                 (benchmark, "can_race", lambda device: True), (benchmark, "race", self.race)):
             patch = mock.patch.object(module, name, value)
             patch.start()
@@ -51,10 +54,12 @@ class RaceTest(TrainCase):
         self.raced.clear()
         self.asked.clear()
         backend._times.clear()
-        compiled = vitune.compile(model, fullgraph=True, **keywords)
+        compiled = vitune.compile(model, fullgraph=True, **{"training": True, **keywords})
         step(compiled, x, on)
         return vitune.report(compiled)
 
+
+class RaceTest(RaceCase):
     def test_both_sides_are_the_same_function_with_the_same_gradients(self):
         for model, on in ((Mlp(), True), (Mlp().bfloat16(), False)):
             report = self.report(model, torch.randn(2, 5, 24, dtype=model.fc1.weight.dtype), on)
@@ -139,7 +144,7 @@ class RaceTest(TrainCase):
         def race(ours, theirs, device):
             return benchmark.Times(20.0 if self.outcome == "default" else 5.0, 10.0)
         with mock.patch.object(linear_train, "selected", selected), mock.patch.object(benchmark, "race", race):
-            compiled, x = vitune.compile(vit(), fullgraph=True), torch.randn(2, 3, 32, 32)
+            compiled, x = vitune.compile(vit(), fullgraph=True, training=True), torch.randn(2, 3, 32, 32)
             step(compiled, x, True)
             self.assertEqual(self.targets, [])
             for _ in range(3):
@@ -236,6 +241,20 @@ class RaceTest(TrainCase):
         with mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: True):
             benchmark.expect_devices_alive()  # which would end the capture
         self.assertEqual(asked, [0, 2])
+
+    def test_plain_steps_are_left_alone_and_what_is_captured_is_raced(self):
+        report = self.report(Mlp(), torch.randn(2, 5, 24), training=None)
+        self.assertEqual((self.raced, self.asked, self.targets), ([], [], []))
+        self.assertTrue(all("take vitune.train_step()" in call.reason for call in report.calls), report)
+        for captured in (vitune.compile(Mlp(), mode="reduce-overhead"), vitune.compile(Mlp(), replace=["linear_train"])):
+            self.assertTrue(backend._backend_of(captured, "report").training)
+        plain = vitune.compile(Mlp())
+        self.assertFalse(backend._backend_of(plain, "report").training)
+        backend.serve_training(plain)
+        self.assertTrue(backend._backend_of(plain, "report").training)
+        told = vitune.compile(Mlp(), training=False)
+        backend.serve_training(told)
+        self.assertFalse(backend._backend_of(told, "report").training)
 
     def test_training_is_turned_off_by_a_word_and_not_raced(self):
         report = self.report(Mlp(), torch.randn(2, 5, 24), training=False)

@@ -85,7 +85,7 @@ class StepGpuTest(unittest.TestCase):
 
     def test_both_passes_are_raced_and_put_in_where_they_won(self):
         with mock.patch.object(backend, "_times", {}):
-            compiled = vitune.compile(copy.deepcopy(self.model))
+            compiled = vitune.compile(copy.deepcopy(self.model), training=True)
             self.expect_eagers(compiled)
         calls = [call for call in vitune.report(compiled).calls if call.operator == "norm_train"]
         self.assertEqual([call.module for call in calls], ["blocks.0.norm1", "blocks.0.norm2", "blocks.1.norm1", "blocks.1.norm2", "norm"])

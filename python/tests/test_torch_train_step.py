@@ -51,6 +51,40 @@ def by_vitune(clip, accumulate, kept=None, **options):
     return run_of
 
 
+class Gate(nn.Module):
+    """Its attributes are those that models have beside numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.scaling, self.kind, self.bound, self.factor, self.weight = {"a": 1.0}, "gelu", None, 1.0, torch.ones(16)
+
+    def forward(self, inputs):
+        inputs = inputs * self.scaling["a"] * self.factor * self.weight
+        inputs = inputs if self.bound is None else inputs.clamp(max=self.bound)
+        return inputs.relu() if self.kind == "relu" else F.gelu(inputs)
+
+
+class Centred(nn.Module):
+    """A loss with a mean of its own, as DINO's; in place or made anew, and as a buffer or not."""
+
+    def __init__(self, in_place, buffer):
+        super().__init__()
+        self.in_place = in_place
+        if buffer:
+            self.register_buffer("centre", torch.zeros(4))
+        else:
+            self.centre = torch.zeros(4)
+
+    def forward(self, model, inputs, labels):
+        logits = model(inputs)
+        value, mean = F.cross_entropy(logits - self.centre, labels), self.centre * 0.5 + logits.detach().mean(0)
+        if self.in_place:
+            self.centre.copy_(mean)
+        else:
+            self.centre = mean
+        return value
+
+
 @needs_torch
 class PlainStepTest(unittest.TestCase):
     """Without a GPU."""
@@ -302,6 +336,99 @@ class CapturedStepTest(unittest.TestCase):
                 self.assertEqual(self.graphs.made, 2)
                 self.assertEqual(len(step.report().changes), 1)
                 self.assertIn(words, str(step.report()))
+
+    def test_attributes_of_modules_that_change_are_seen_and_captured_anew(self):
+        def patched(gate):
+            gate.forward = lambda inputs: inputs.tanh()
+
+        changes = {
+            "'2.scaling' was replaced or changed": lambda gate: gate.scaling.update(a=3.0),
+            "'2.bound' changed from None to 0.5": lambda gate: setattr(gate, "bound", 0.5),
+            "'2.kind' changed from 'gelu' to 'relu'": lambda gate: setattr(gate, "kind", "relu"),
+            "'2.factor' was replaced": lambda gate: setattr(gate, "factor", torch.full((16,), 2.0)),
+            "'2.weight' was replaced or changed": lambda gate: setattr(gate, "weight", torch.full((16,), 2.0)),
+            "attributes of the model or the loss were added": patched,
+        }
+        for words, change in changes.items():
+            with self.subTest(words):
+                self.setUp()
+                self.model[2], self.other[2] = Gate(), Gate()
+                step = self.step()
+                self.expect_alike(step, batches(WARM + 2))
+                change(self.model[2]), change(self.other[2])
+                self.expect_alike(step, batches(WARM + 2))
+                self.assertEqual((self.graphs.made, len(step.report().changes)), (2, 1))
+                self.assertIn(words, str(step.report()))
+
+    def test_modules_of_the_loss_are_seen_as_those_of_the_model(self):
+        for buffer in (False, True):
+            with self.subTest(buffer=buffer):
+                self.setUp()
+                mine, theirs = Centred(True, buffer), Centred(True, buffer)
+                self.expect_alike(self.step(mine), batches(WARM + 3), loss=theirs)
+                for loss in (Centred(False, buffer), Centred(False, buffer).forward):
+                    step = self.step(loss)
+                    with self.assertRaisesRegex(vitune.Unsupported, "in the step (the loss's 'centre' was|.* the loss were) replaced.*in place"):
+                        for batch in batches(WARM + 1):
+                            step(*batch)
+
+    def test_a_change_between_the_plain_steps_starts_their_count_anew(self):
+        def thaw(model, optimizer):
+            model[0].requires_grad_(True)
+
+        def add(model, optimizer):
+            optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))], "lr": RATE})
+
+        def clear(model, optimizer):
+            optimizer.state.clear()
+
+        for change in (thaw, add, clear):
+            for at in (1, WARM):
+                with self.subTest(change.__name__, at=at):
+                    self.setUp()
+                    self.model[0].requires_grad_(change is not thaw), self.other[0].requires_grad_(change is not thaw)
+                    step = self.step()
+                    self.expect_alike(step, batches(at))
+                    change(self.model, self.optimizer), change(self.other, self.theirs)
+                    self.expect_alike(step, batches(WARM + 2))
+                    self.assertEqual((self.graphs.made, step.report().changes), (1, ()))
+
+    def test_a_change_before_each_capture_is_refused_by_name(self):
+        step = self.step()
+        with self.assertRaisesRegex(vitune.Unsupported, "state was replaced again and again.*capture=False"):
+            for place in range(5 * WARM):
+                if place % WARM == 0:
+                    self.optimizer.state.clear()
+                step(*batches(1)[0])
+
+    def test_a_counter_in_the_optimizers_groups_is_found_at_the_capture(self):
+        class Counting(torch.optim.AdamW):
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    group["count"] = group.get("count", 0) + 1
+                return super().step(closure)
+
+        self.optimizer = Counting(self.model.parameters(), lr=RATE, fused=True, capturable=True)
+        step = self.step()
+        with self.assertRaisesRegex(vitune.Unsupported, "in the step settings of the optimizer other than lr changed"):
+            for batch in batches(WARM + 1):
+                step(*batch)
+
+    def test_a_capture_that_fails_inside_of_a_step_forgets_what_waits(self):
+        asking = []
+
+        def loss(model, inputs, labels):
+            value = loss_of(model, inputs, labels)
+            return value * 2 if asking and value.item() > 1e9 else value
+
+        step = self.step(loss, accumulate=2)
+        for batch in batches(2 * WARM + 1):
+            step(*batch)
+        asking.append(True)
+        self.assertEqual(step.accumulated, 1)
+        with self.assertRaisesRegex(vitune.Unsupported, "cannot be one CUDA graph"):
+            step(*batches(1)[0])
+        self.assertEqual(step.accumulated, 0)
 
     def test_a_state_dict_that_is_loaded_in_place_needs_no_new_graph(self):
         step = self.step()

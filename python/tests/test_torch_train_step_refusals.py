@@ -1,6 +1,7 @@
 # python/tests/test_torch_train_step_refusals.py -- What vitune.train_step() makes no step of, and what no graph is captured of, by its name.
 # SPDX-License-Identifier: Apache-2.0
 import functools
+import types
 import unittest
 from unittest import mock
 
@@ -53,6 +54,10 @@ def observed(model):
 
 def with_graphs(model):
     return torch.compile(model, mode="reduce-overhead")
+
+
+def with_vitunes_graphs(model):
+    return vitune.compile(model, mode="reduce-overhead")
 
 
 def as_it_is(model):
@@ -113,7 +118,8 @@ class RefusalTest(unittest.TestCase):
                  ("Custom was not made.*no such setting", as_it_is, "Custom"), ("foreach=False", as_it_is, "RMSprop"),
                  ("'0' has a hook .forward_hooks.*hooks=True", hooked, None), ("the parameter '0.weight' has a hook", observed, None),
                  ("'table' has sparse gradients.*sparse=False", sparse, None), ("'1' averages by a count", without_momentum, None),
-                 ("DistributedDataParallel", averaging, None), ("CUDA graphs of its own.*max-autotune-no-cudagraphs", with_graphs, None)]
+                 ("DistributedDataParallel", averaging, None), ("CUDA graphs of its own.*max-autotune-no-cudagraphs", with_graphs, None),
+                 ("CUDA graphs of its own", with_vitunes_graphs, None)]
         for words, change, optimizer in cases:
             with self.subTest(words):
                 model = change(network())
@@ -170,6 +176,10 @@ class RefusalTest(unittest.TestCase):
                         ("no_grad", lambda: torch.no_grad()(made())(inputs, labels)),
                         ("requires a gradient: only parameters", lambda: made()(inputs.clone().requires_grad_(), labels)),
                         ("object of class object", lambda: made()(inputs, object())),
+                        ("a sparse tensor.*dense", lambda: made()(inputs.to_sparse(), labels)),
+                        ("a nested tensor.*dense", lambda: made()(torch.nested.nested_tensor([torch.ones(6)]), labels)),
+                        ("object of class SimpleNamespace beside the loss", lambda: made(lambda model, x, y: (
+                            loss_of(model, x, y), {"more": types.SimpleNamespace(logits=model(x))}))(inputs, labels)),
                         (r"a tensor of shape \[8\]", lambda: made(lambda model, x, y: F.cross_entropy(model(x), y, reduction="none"))(inputs, labels)),
                         ("of class NoneType", lambda: made(lambda model, x, y: None)(inputs, labels)),
                         ("no parameter has a gradient", lambda: made(lambda model, x, y: loss_of(model, x, y).detach())(inputs, labels))):

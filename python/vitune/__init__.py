@@ -236,8 +236,8 @@ def attention_varlen(q: "Tensor", k: "Tensor", v: "Tensor", cu_seqlens_q: "Tenso
     q: [tokens, heads, d], k and v: [tokens, kv_heads, d], bfloat16 or float16, views of a projection among them (rows that do not begin
     at multiples of 16 bytes are copied). cu_seqlens_q: int32 [sequences + 1] on the same GPU: where each sequence begins, and the last
     one's end; sequences may be empty. cu_seqlens_k: where each one's keys do; None: as its queries. Offsets are read on the device alone:
-    a captured graph may be replayed with others. max_seqlen_q, max_seqlen_k: no sequence may be longer; None: any length, which may
-    choose a slower kernel. is_causal: the last query is level with the last key. scale: 1 / sqrt(d) if None.
+    a captured graph may be replayed with others. max_seqlen_q, max_seqlen_k: no sequence may be longer (of one that is, the rest is left
+    out without a word); None: any length, which may choose a slower kernel. is_causal: the last query is level with the last key. scale: 1 / sqrt(d) if None.
 
     Returns [tokens, heads, d], with return_lse also the log-sum-exp, float32 [heads, tokens]. Rows of no sequence are left as they are
     in fresh memory; a query without keys gives 0 and -inf. Offsets that fall or lie beyond the tokens give wrong rows, and never touch
@@ -266,7 +266,7 @@ def _load_compile() -> Any:
 
 def compile(model: Any = None, *, mode: Optional[str] = None, dynamic: Optional[bool] = None, fullgraph: bool = False,
             options: Optional[dict[str, Any]] = None, replace: Optional[Iterable[str]] = None, prepared_weights: bool = True,
-            training: bool = True) -> Any:
+            training: Optional[bool] = None) -> Any:
     """torch.compile of a model or function, with vitune's operators where their winners are known to be faster; the rest is
     Inductor's. Without a model it is a decorator.
 
@@ -279,7 +279,8 @@ def compile(model: Any = None, *, mode: Optional[str] = None, dynamic: Optional[
     prepared_weights: norms may be folded into the layers after them, whose weights are then kept in a second form. It is made anew
     where a parameter was changed in place or replaced, before the next call; changes that PyTorch does not count (through ``.data``,
     by collectives) are not seen: call refresh(compiled) after them, or say False.
-    training: False leaves all that a gradient is wanted of to Inductor, and times none of it.
+    training: whether layers and norms that a gradient is wanted of may be replaced. None: in modes with CUDA graphs and in train_step(), or
+    where `replace` names them; elsewhere the host's time for these calls can be more than they gain on the GPU.
     Raises InvalidArgument for an operator that does not exist.
     """
     if model is None:
@@ -354,8 +355,7 @@ def export(model: Any, path: Any, sample: Any = None, *, outputs: Optional[Itera
     Returns what was written: path, nodes, bytes, error (of the check) and rounding (of the weights as stored). Raises Unsupported with
     every call that a file cannot hold, or where the check fails; InvalidArgument for a sample or result that is none.
     """
-    metadata = {"source": source, "license": license, "vitune.preprocess": preprocess,
-                "vitune.labels": None if labels is None else list(labels)}
+    metadata = {"source": source, "license": license, "vitune.preprocess": preprocess, "vitune.labels": labels}
     return _load_export().export(model, path, sample, None if outputs is None else list(outputs), dtype, check, metadata)
 
 

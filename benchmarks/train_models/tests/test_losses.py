@@ -16,7 +16,7 @@ except ImportError:
 @needs("torch")
 class LossesTest(unittest.TestCase):
     def measure(self, build, steps=40):
-        builds = {"eager": losses.BUILDS["eager"], "default": build, "vitune": losses.BUILDS["eager"]}
+        builds = {"eager": losses.BUILDS["eager"], "default": build, "vitune_in_graph": losses.BUILDS["eager"]}
         with (
             mock.patch.object(losses, "STEPS", steps),
             mock.patch.object(losses, "RATE", 3e-2),

@@ -111,7 +111,7 @@ class RowTest(unittest.TestCase):
         for name, build in self.builds.items():
             self.builds[name] = lambda training, name=name, build=build: made.append(name) or build(training)
         self.measure()
-        self.assertEqual(sorted(made), ["default", "eager", "reduce", "vitune", "vitune_step"])
+        self.assertEqual(sorted(made), ["default", "eager", "reduce", "vitune", "vitune_in_graph", "vitune_step"])
         self.assertEqual(self.captures.made, 3)  # eager, default (also as compile_step_graph), vitune
 
     def test_memory_is_a_steps_over_what_stands_and_what_stands(self):

@@ -236,7 +236,7 @@ def tune(model: Any, sample: Any, budget: str | int | float | None, options: dic
     seconds = seconds_of(budget)
     call = Call(sample, train)
     device = call.device(model)
-    compiled = model if backend.is_compiled(model) else backend.compile(model, None, None, False, None, None, True)
+    compiled = model if backend.is_compiled(model) else backend.compile(model, None, None, False, None, None, True, train or None)
     if device.type == "cuda" and options.get("device") is None:
         options["device"] = device.index or 0
     progress = tune_progress.Progress(quiet, None if seconds is None else begin + seconds)

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .._runtime.errors import InvalidArgument
 
-_CONSTANTS = (type(None), bool, int, float, str, torch.dtype, torch.device)
+CONSTANTS = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Size)
 _TENSORS = (Tensor, torch.nn.Parameter)
 
 
@@ -41,10 +41,13 @@ class Batch:
 
 def _key_of(leaf: Any) -> Hashable:
     if type(leaf) in _TENSORS:
+        if leaf.layout is not torch.strided or leaf.is_nested:
+            raise InvalidArgument(f"a step was called with a {'nested' if leaf.is_nested else 'sparse'} tensor, whose memory differs from batch to"
+                                  " batch: hand in a dense one (tensor.to_dense(), tensor.to_padded_tensor(0.0))")
         if leaf.requires_grad:
             raise InvalidArgument("a step was called with a tensor that requires a gradient: only parameters are trained; hand in tensor.detach()")
         return leaf.shape, leaf.dtype, leaf.stride()
-    if not isinstance(leaf, _CONSTANTS):
+    if not isinstance(leaf, CONSTANTS):
         raise InvalidArgument(f"a step was called with an object of class {type(leaf).__name__}: it takes tensors, numbers, strings and None,"
                               " in tuples, lists and dicts")
     return type(leaf), leaf

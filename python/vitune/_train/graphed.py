@@ -61,7 +61,8 @@ class Graphed:
             self._graphs.wait()
         self.shapes = {}
         self._graphs = self._make_graphs()
-        self._standing, self._is_captured = Standing(self._work), False  # as it is, and once something is captured, as it has to stay
+        # As it is after each plain step, and once something is captured, as it has to stay.
+        self._standing, self._is_captured = Standing(self._work), False
         self._leaves: list[Tensor] = []
         self._written: list[Tensor] = []
         self._sums: list[Optional[Tensor]] = []  # of gradients, with accumulation: all graphs add to these
@@ -83,6 +84,10 @@ class Graphed:
         if shape.graph is None and shape.warm < WARM:
             shape.warm += 1
             return self._eagerly(batch.made_of(shape.own), first, last)
+        change = None if self._is_captured else self._standing.change()
+        if change is not None:
+            self._begin_anew(change)
+            return self.run(batch, first, last)
         if self._work.accumulate > 1:
             self._gather(first)
         if shape.graph is None:
@@ -91,11 +96,14 @@ class Graphed:
 
     def _look_for_changes(self) -> None:
         change = self._standing.change() if self._is_captured else None
-        if change is None:
-            return
+        if change is not None:
+            self.changes.append(change)
+            self._begin_anew(change)
+
+    def _begin_anew(self, change: str) -> None:
+        """Also where a change before a capture makes the plain steps that came first those of another model."""
         replays = sum(shape.replays for shape in self.shapes.values())
         self._short = self._short + 1 if replays <= _SHORT else 0
-        self.changes.append(change)
         self.forget()
         if self._short >= _MOST_SHORT:
             raise Unsupported(f"{change} again and again, and a graph holds what it was: it would be captured anew for each step."
@@ -132,7 +140,10 @@ class Graphed:
             return result
 
         with self._rates.in_groups():
-            return _copied(self._graphs.eagerly(run))
+            result = _copied(self._graphs.eagerly(run))
+        if not self._is_captured:
+            self._standing = Standing(work)
+        return result
 
     def _gather(self, first: bool) -> None:
         """The sums that graphs add to are the parameters' gradients, with what was added to these elsewhere, or 0 at the first batch."""
@@ -182,11 +193,12 @@ class Graphed:
         shape.gradients = self._sums if sums else [leaf.grad for leaf in self._leaves]
         shape.seconds = time.monotonic() - began
         if not self._is_captured:
-            self._standing, self._is_captured, self._written = before, True, [*self._leaves, *work.model.buffers()]
+            self._standing, self._is_captured = before, True
+            self._written = [*self._leaves, *(buffer for root in work.roots().values() for buffer in root.buffers())]
 
     def _check(self, change: Optional[str], added: list[bool]) -> None:
         if change is not None:
-            raise Unsupported(f"in the step {change}, which a replay would not do")
+            raise Unsupported(f"in the step {change}, which a replay would not do (it does write a tensor in place)")
         if self._added is not None and added != self._added:
             leaf = next(leaf for leaf, new, old in zip(self._leaves, added, self._added) if new != old)
             raise Unsupported(f"a parameter of shape {list(leaf.shape)} has a gradient of some batches and not of others, and with accumulate"

@@ -71,16 +71,25 @@ def _of_model(work: Work) -> Iterator[str]:
             yield f"'{name}' has sparse gradients, whose size the host must know: make it with sparse=False"
         if isinstance(module, nn.modules.batchnorm._NormBase) and module.momentum is None and module.track_running_stats:
             yield f"'{name}' averages by a count that the host reads: give its momentum a number"
-    settings = getattr(getattr(work.called, "dynamo_ctx", None), "compiler_config", None)
-    if isinstance(settings, dict) and settings.get("triton.cudagraphs"):
+    if _settings(work.called).get("triton.cudagraphs"):
         yield ("the model was compiled in a mode with CUDA graphs of its own, which cannot be in another: compile it without a mode, or with"
                " mode='max-autotune-no-cudagraphs'")
+
+
+def _settings(called: Any) -> dict[str, Any]:
+    """Of Inductor, that a model was compiled with."""
+    from .._compile import backend
+
+    if backend.is_compiled(called):
+        return backend.inductor_settings(called)
+    found = getattr(getattr(called, "dynamo_ctx", None), "compiler_config", None)
+    return found if isinstance(found, dict) else {}
 
 
 def _of_hooks(work: Work) -> Iterator[str]:
     """A replay calls no Python."""
     what = "a replay does not call it: remove it, or say hooks=True if it only computes on the GPU"
-    for name, module in work.model.named_modules():
+    for name, module in (each for root in work.roots().values() for each in root.named_modules()):
         for kind in HOOKS:
             if vars(module).get(kind):
                 yield f"'{name or type(module).__name__}' has a hook ({kind.strip('_')}), and {what}"

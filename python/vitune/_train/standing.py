@@ -1,34 +1,44 @@
 # python/vitune/_train/standing.py -- What a graph has addresses and constants of, so that a change of it is seen before a replay.
 # SPDX-License-Identifier: Apache-2.0
 """At every call, while the GPU computes the step before: some tenths of a millisecond for a ViT-B. Identities are compared of what is held
-here, so that nothing new can have them."""
+here, so that nothing new can have them; tensors are not held, which would keep the memory of a step."""
 from __future__ import annotations
 
 from typing import Any, Optional
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from .work import Work
 
 #: Of nn.Module, without an accessor of PyTorch's.
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _PARTS = ("_modules", "_parameters", "_buffers")
-_NUMBERS = (bool, int, float)
+_NAMES_OF_PYTORCH = frozenset(vars(nn.Module()))
+_CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
+_CONTAINERS = (tuple, list, dict, set)
+_SHORT = 64  #: of a container, which is compared by what it holds
+_GONE = object()
+_OF_NO_SETTING = ("params", "lr", "initial_lr")
 _SCALER = ("_scale", "_growth_tracker", "_growth_factor", "_backoff_factor", "_growth_interval")
 
 
 class Standing:
-    """Of a model, its optimizer and its scaler at one moment."""
+    """Of a model, its loss, its optimizer and its scaler at one moment."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        modules = list(work.model.named_modules())
-        self._dicts = [vars(module).get(name, {}) for _, module in modules for name in (*_PARTS, *HOOKS)]
-        self._parts = [each for each in (vars(module).get(name) for _, module in modules for name in _PARTS) if each]
-        self._modules = [module for _, module in modules]
-        self._numbers = [(vars(module), name, f"{path}.{name}".lstrip(".")) for path, module in modules for name, value in vars(module).items()
-                         if type(value) in _NUMBERS and name != "training"]
-        self._tensors = [*work.parameters(), *work.model.buffers()]
+        roots = work.roots()
+        named = [(root, path, module) for root, top in roots.items() for path, module in top.named_modules()]
+        self._modules = [module for _, _, module in named]
+        self._dicts = [vars(module).get(name, {}) for module in self._modules for name in (*_PARTS, *HOOKS)]
+        self._parts = [each for each in (vars(module).get(name) for module in self._modules for name in _PARTS) if each]
+        self._attributes = [vars(module) for module in self._modules]
+        slots = [(vars(module), name, f"the {root}'s '{path}.{name}'".replace("'.", "'"), value) for root, path, module in named
+                 for name, value in vars(module).items() if name not in _NAMES_OF_PYTORCH]
+        self._held = [each for each in slots if not isinstance(each[3], (Tensor, *_CONTAINERS))]
+        self._copied = [(*slot, _of(value)) for *slot, value in slots if isinstance(value, (Tensor, *_CONTAINERS))]
+        self._tensors = [*work.parameters(), *(buffer for top in roots.values() for buffer in top.buffers())]
         self._then = self._now()
 
     def modes(self) -> tuple[bool, ...]:
@@ -38,31 +48,33 @@ class Standing:
     def change(self) -> Optional[str]:
         """What is not as it was, "the optimizer's state was replaced"; None, if all is."""
         now = self._now()
-        if now == self._then:
-            return None
-        changed = next(name for name in now if now[name] != self._then[name])
-        if changed != "numbers":
-            return _SENTENCES[changed]
-        at = next(place for place, (new, old) in enumerate(zip(now[changed], self._then[changed])) if new != old)
-        return f"the model's '{self._numbers[at][2]}' changed from {self._then[changed][at]} to {now[changed][at]}"
+        if now != self._then:
+            return _SENTENCES[next(name for name in now if now[name] != self._then[name])]
+        for values, name, path, old in self._held:
+            new = values.get(name, _GONE)
+            if new is not old and not (type(new) is type(old) and type(old) in _CONSTANTS and new == old):
+                known = type(new) in _CONSTANTS and type(old) in _CONSTANTS
+                return f"{path} changed from {old!r} to {new!r}" if known else f"{path} was replaced"
+        return next((f"{path} was replaced or changed" for values, name, path, old in self._copied if _of(values.get(name, _GONE)) != old), None)
 
     def _now(self) -> dict[str, Any]:
         optimizer, scaler = self._work.optimizer, self._work.scaler
         groups = optimizer.param_groups
         return {
             "modules": (list(map(len, self._dicts)), [id(part) for each in self._parts for part in each.values()]),
-            "numbers": [values.get(name) for values, name, _ in self._numbers],
+            "names": list(map(len, self._attributes)),
             "gradients": [tensor.requires_grad for tensor in self._tensors],
             "memory": [tensor.data_ptr() for tensor in self._tensors],
             "groups": [list(map(id, group["params"])) for group in groups],
-            "settings": [[_of(group.get(name)) for name in optimizer.defaults if name != "lr"] for group in groups],
+            "settings": [[(name, _of(value)) for name, value in group.items() if name not in _OF_NO_SETTING] for group in groups],
             "state": [value.data_ptr() for each in optimizer.state.values() for value in each.values() if isinstance(value, Tensor)],
             "scaler": scaler and [_of(getattr(scaler, name)) for name in _SCALER],
         }
 
 
 _SENTENCES = {
-    "modules": "modules, parameters, buffers or hooks of the model were replaced, added or removed",
+    "modules": "modules, parameters, buffers or hooks of the model or the loss were replaced, added or removed",
+    "names": "attributes of the model or the loss were added or removed",
     "gradients": "requires_grad of parameters changed",
     "memory": "parameters or buffers have other memory",
     "groups": "the optimizer has other parameters",
@@ -73,4 +85,15 @@ _SENTENCES = {
 
 
 def _of(value: Any) -> Any:
-    return value.data_ptr() if isinstance(value, Tensor) else value
+    """Something that is compared without an operator of PyTorch's or the user's."""
+    if isinstance(value, (tuple, list, dict)) and len(value) <= _SHORT:
+        return type(value), [_leaf(each) for pair in value.items() for each in pair] if isinstance(value, dict) else list(map(_leaf, value))
+    return _leaf(value)
+
+
+def _leaf(value: Any) -> Any:
+    if type(value) in _CONSTANTS:
+        return value
+    if isinstance(value, Tensor) and value.layout is torch.strided and not value.is_nested:
+        return Tensor, value.data_ptr(), value.shape
+    return type(value), id(value)

@@ -41,6 +41,10 @@ class TrainStep:
         torch.clear_autocast_cache()
         try:
             result = self._plainly(batch, first, last) if self._graphed is None else self._graphed.run(batch, first, last)
+        except Exception:
+            if self._graphed is not None and not self._graphed.shapes:  # all was given up, and what waited with it
+                self._count = 0
+            raise
         finally:
             torch.clear_autocast_cache()
         self._count = 0 if last else self._count + 1
@@ -105,5 +109,10 @@ def train_step(model: Any, loss: Callable[..., Any], optimizer: torch.optim.Opti
     if not is_compiled and (work.device.type == "cuda" if compile is None else compile):
         from .._compile import backend
 
-        work.called = backend.compile(model, None, False, False, None, None, True)
+        work.called = backend.compile(model, None, False, False, None, None, True, True if capture else None)
+    elif is_compiled and capture:
+        from .._compile import backend
+
+        if backend.is_compiled(model):
+            backend.serve_training(model)
     return TrainStep(work, capture, hooks)

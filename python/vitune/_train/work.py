@@ -9,9 +9,10 @@ from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .._runtime.errors import InvalidArgument
+from .batches import CONSTANTS
 
 #: The largest norm of all gradients, or a function of the parameters that changes their gradients.
 Clip = Union[float, Callable[[list[Tensor]], Any], None]
@@ -35,6 +36,11 @@ class Work:
         held = (parameter for group in self.optimizer.param_groups for parameter in group["params"])
         return list({id(each): each for each in (*self.model.parameters(), *held)}.values())
 
+    def roots(self) -> dict[str, nn.Module]:
+        """The modules that a step calls, by their names in sentences: the model, and the loss where it is one or a method of one."""
+        loss = getattr(self.loss, "__self__", self.loss)
+        return {"model": self.model, **({"loss": loss} if isinstance(loss, nn.Module) and loss is not self.model else {})}
+
     def forget(self, parameters: Iterable[Tensor]) -> None:
         """Their gradients, as zero_grad(set_to_none=True) does."""
         for parameter in parameters:
@@ -45,6 +51,7 @@ class Work:
         function did, without its graph."""
         result = self.loss(self.called, *args, **keywords)
         loss = _loss_of(result)
+        _refuse_objects(result)
         with torch.autocast(self.device.type, enabled=False):
             scaled = loss / self.accumulate if self.accumulate > 1 else loss
             scaled = scaled if self.scaler is None else self.scaler.scale(scaled)
@@ -79,3 +86,11 @@ def _loss_of(result: Any) -> Tensor:
     if not loss.requires_grad:
         raise InvalidArgument("no parameter has a gradient of the loss: it does not depend on the model, or was made under no_grad() or detached")
     return loss
+
+
+def _refuse_objects(result: Any) -> None:
+    """Tensors that pytree does not find would be written over by the next step, and would keep this one's graph."""
+    for leaf in tree_leaves(result):
+        if not isinstance(leaf, (Tensor, *CONSTANTS)):
+            raise InvalidArgument(f"the loss function gave an object of class {type(leaf).__name__} beside the loss: it gives tensors, numbers,"
+                                  " strings and None, in tuples, lists and dicts")

@@ -194,5 +194,5 @@ class _Edit:
             index = (*[slice(None)] * (value_of(taken).dim() + rows.dim), slice(first, first + rows.count))
             with self._graph.inserting_before(user):
                 made = self._narrowed[key] = self._graph.call_function(operator.getitem, (taken, index))
-            made.meta = {name: value for name, value in user.meta.items() if name != "example_value"}
+            made.meta = {**user.meta, "example_value": value_of(taken).detach()}  # so that its memory is known to be that of all rows
         return self._narrowed[key]

@@ -19,12 +19,14 @@ from .match import ENTERS_AUTOCAST, EXITS_AUTOCAST, hint, is_call, module_of, va
 from .mutations import may_write, storages_in, storages_of, written_by
 
 
+def _same_kind(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and a.dim() == b.dim() and all(statically_known_true(m == n) for m, n in zip(a.shape, b.shape))
+
+
 def _same_layout(a: Any, b: Any, but_ones: bool = False) -> bool:
     """Whether types, sizes and strides are the same; but_ones: strides over a single element may differ."""
-    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or a.dtype != b.dtype or a.dim() != b.dim():
-        return False
-    return all(statically_known_true(m == n) and (statically_known_true(x == y) or but_ones and statically_known_true(m == 1))
-               for m, n, x, y in zip(a.shape, b.shape, a.stride(), b.stride()))
+    return isinstance(a, Tensor) and isinstance(b, Tensor) and _same_kind(a, b) and all(
+        statically_known_true(x == y) or but_ones and statically_known_true(m == 1) for m, x, y in zip(a.shape, a.stride(), b.stride()))
 
 
 def _has_gaps(value: Tensor) -> bool:
@@ -129,7 +131,7 @@ class Layouts(fx.Interpreter):
                 if is_ours:
                     raise
                 return self._note(node, str(failure).partition("\n")[0])
-            if not is_ours and self._aliases_others(node, before, after):
+            if before is not None and self._aliases_others(node, before, after):
                 self._realiased.update(dict.fromkeys(storages_in(before) | storages_in(after), node))
             if not self._is_as_before(node, before, after):
                 self._changed.add(node)
@@ -168,7 +170,7 @@ class Layouts(fx.Interpreter):
     def _aliases_others(self, node: fx.Node, before: Any, after: Any) -> bool:
         """Whether it aliases an argument now and did not before, or the other way round."""
         return any(storages_in(before).isdisjoint(storages_of(taken)) != storages_in(after).isdisjoint(storages_in(self.env[taken]))
-                   for taken in node.all_input_nodes)
+                   for taken in node.all_input_nodes if value_of(taken) is not None)
 
     def _has_other_strides(self, node: fx.Node) -> bool:
         return not all(_same_layout(value_of(taken), self.env[taken]) for taken in node.all_input_nodes if taken in self._changed)
@@ -204,7 +206,8 @@ class Layouts(fx.Interpreter):
         if isinstance(before, Tensor):
             order = sorted(range(before.dim()), key=lambda dim: (-hint(before.stride(dim)), -hint(before.shape[dim])))
             close = after.permute(order).contiguous().permute(_inverse(order))
-            if _same_layout(before, close, but_ones=True) or self._may_close_gaps and _has_gaps(before):
+            closes_gaps = self._may_close_gaps and _has_gaps(before) and _same_kind(before, close)
+            if closes_gaps or _same_layout(before, close, but_ones=True):
                 return order
         return None
 

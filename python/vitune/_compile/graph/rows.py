@@ -152,6 +152,8 @@ def _of_cat(node: fx.Node, found: dict[str, Any], rows: Rows) -> Optional[Reads]
         return None
     if found["dim"] % rank != rows.dim % rank:
         return dict.fromkeys(range(len(found["tensors"])), rows)
+    if len({value_of(tensor).dtype for tensor in found["tensors"]}) > 1:
+        return None  # the widest may be that of rows that would go
     for place, tensor in enumerate(found["tensors"]):
         size = size_of(tensor, rows.dim)
         if size is None:

@@ -19,9 +19,9 @@ from ..._runtime.errors import Unsupported
 from ..graph import subgraph
 from ..graph.benchmark import Times
 from ..graph.distinct import once
-from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, outside, selected, value_of,
+from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, is_transformed, outside, selected, value_of,
                            wants_gradient)
-from ..graph.mutations import is_changed_between
+from ..graph.mutations import is_changed_between, storages_of, storages_written_by
 from ..graph.tree import arguments_of, is_op, is_quiet, operation_of
 from .norm import NORM, NORMS, epsilon
 
@@ -77,6 +77,15 @@ class Place(NamedTuple):
         first = (self.x,) if self.sum is None else (self.sum.x, self.sum.residual, self.sum.factor)
         return list(dict.fromkeys(node for node in (*first, self.weight, self.bias) if node is not None))
 
+    def _is_written_later(self) -> bool:
+        """Whether the model writes to what the backward pass keeps, of which PyTorch's may keep a copy in fp32."""
+        factor = None if self.sum is None else self.sum.factor
+        kept = set().union(*(storages_of(node) for node in (self.x, self.weight, factor) if node is not None))
+        at = self.node.next
+        while at.op != "output" and kept.isdisjoint(storages_written_by(at)):
+            at = at.next
+        return at.op != "output"
+
     def why_not(self) -> str:
         values = [value_of(node) for node in self.operands]
         if any(not isinstance(value, Tensor) for value in values):
@@ -86,6 +95,12 @@ class Place(NamedTuple):
             return kind
         if not value_of(self.node).dtype.is_floating_point:
             return f"its type is {value_of(self.node).dtype}"
+        if any(value.dtype == torch.float64 for value in (*values, value_of(self.node))):
+            return "its type is torch.float64, of which the kernels compute in fp32"
+        if is_transformed(self.node):
+            return "torch.func transforms it"
+        if self._is_written_later():
+            return "what its backward pass keeps is written to later"
         types = {value_of(node).dtype for node in (self.weight, self.bias) if node is not None}
         if len(types) > 1:
             return "its weight and bias have two types"
