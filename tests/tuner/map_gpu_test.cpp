@@ -104,7 +104,7 @@ TEST_F(MapGpuTest, ConfigsOfEveryKindMatchTheReference) {
 
 TEST_F(MapGpuTest, RandomMapsMatchTheReference) {
   testing_support::RandomMap maps(20261128);
-  const int count = is_emulated() ? 24 : 1500;
+  const int count = is_emulated() ? 24 : 300;
   for (int round = 0; round < count; ++round) {
     const ProblemPtr problem = maps.problem();
     Verifier verifier = verifier_of(problem);

@@ -10,7 +10,7 @@ from peers.engine.peer import Refused
 from peers.engine.problems import BadProblem, collect
 from peers.rosters import ROSTERS, roster_of
 
-BACKWARD = ROSTERS[4]
+BACKWARD = ROSTERS[5]
 TEXTS = (
     "attention_backward bf16 b=2 h=4 hkv=2 nq=9 nk=9 d=16 layout=packed causal",
     "attention_backward fp16 b=4 h=2 nq=7 nk=5 d=8 layout=bnhd bias=fp32:2x1x7x5 dbias",
