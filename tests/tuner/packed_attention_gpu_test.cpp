@@ -87,8 +87,6 @@ constexpr Mistake kMistakes[] = {
      "own.keys = item.queries.count"},
     {"packed_attention/sequences.cuh", "item.keys.count - item.queries.count : 0", "0 : 0"},
     {"packed_attention/sequences.cuh", "i64(item.head) * p.call.queries + query", "query"},
-    {"packed_attention/sequences.cuh", "before += all;", ""},
-    {"packed_attention/sequences.cuh", "block < start + blocks[i]", "block <= start + blocks[i]"},
     {"packed_attention/config.cuh", "kMayBeEmpty = true", "kMayBeEmpty = false"},
 };
 
