@@ -138,11 +138,11 @@ def _(x, residual, weight, bias, eps, rms, return_sum, return_statistics, out_dt
 flops.know("norm")
 
 
-def check_call(*tensors: Optional[Tensor], what: str = "norms") -> None:
-    """Refuses what the kernels cannot reach, x first, and calls of which a derivative is wanted."""
+def check_call(*tensors: Optional[Tensor], what: str = "norms", first: str = "x") -> None:
+    """Refuses what the kernels cannot reach, by the name of the first tensor, and calls of which a derivative is wanted."""
     x, given = tensors[0], [tensor for tensor in tensors if tensor is not None]
     if not attention_ops.is_on_gpu(x):
-        raise Unsupported(f"x is on {x.device.type}: vitune's kernels run on CUDA devices")
+        raise Unsupported(f"{first} is on {x.device.type}: vitune's kernels run on CUDA devices")
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given) or attention_ops.has_tangent(*given):
         raise Unsupported(f"vitune's {what} have no derivative, and an input asks for one: call them under torch.no_grad() or"
                           " torch.inference_mode(), or use PyTorch's")

@@ -132,7 +132,7 @@ flops.know("packed_attention")
 def attention_varlen(q: Tensor, k: Tensor, v: Tensor, offsets_q: Tensor, offsets_k: Optional[Tensor], longest_q: Optional[int],
                      longest_k: Optional[int], scale: Optional[float], causal: bool, lse: bool) -> Any:
     """See vitune.attention_varlen()."""
-    norm_ops.check_call(q, k, v, what="packed attention")
+    norm_ops.check_call(q, k, v, what="kernels of packed sequences", first="q")
     if offsets_k is offsets_q and k.shape[0] == q.shape[0]:
         offsets_k = None
     longest_q = q.shape[0] if longest_q is None else int(longest_q)
