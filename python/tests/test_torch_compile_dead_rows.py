@@ -5,15 +5,17 @@ import unittest
 
 import vitune
 
-from .support import needs_torch, torch
+from .support import torch
 from .test_torch_compile import CompileCase, vit
 
-if torch is not None:
-    import torch.nn.functional as F
-    from torch import fx, nn
+if torch is None:
+    raise unittest.SkipTest("PyTorch is not installed")
 
-    from vitune._compile.graph import dead_rows
-    from vitune._compile.graph.tree import is_op
+import torch.nn.functional as F
+from torch import fx, nn
+
+from vitune._compile.graph import dead_rows
+from vitune._compile.graph.tree import is_op
 
 try:
     import timm
@@ -113,7 +115,6 @@ HF_MODELS = {
 TORCHVISION_MODELS = {"ViT": (lambda: torchvision.models.VisionTransformer(32, 8, 2, 2, 64, 128), (138, 74))}
 
 
-@needs_torch
 class ModelTest(unittest.TestCase):
     def expect(self, models):
         for name, (make, rows) in models.items():
@@ -141,7 +142,6 @@ class ModelTest(unittest.TestCase):
         self.expect(TORCHVISION_MODELS)
 
 
-@needs_torch
 class ProgramTest(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(3)
