@@ -552,9 +552,14 @@ class InterpreterTest(unittest.TestCase):
 @needs_torch
 class RecordingTest(unittest.TestCase):
     def test_a_model_without_weights_is_looked_at_too(self):
-        with torch.device("meta"):
-            model = Classifier()
-        self.assertEqual(vitune.exportable(model.to(torch.bfloat16).eval(), torch.zeros(1, 3, 32, 32)), [])
+        for dtype in (torch.bfloat16, torch.float32):
+            for device in ("cpu", "meta"):
+                with self.subTest(dtype=dtype, sample_on=device):
+                    with torch.device("meta"):
+                        model = Classifier()
+                        model.register_buffer("scale", torch.ones(32, 1, 1))
+                    model.register_forward_pre_hook(lambda module, given: (given[0] * module.scale.mean(0),))
+                    self.assertEqual(vitune.exportable(model.to(dtype).eval(), torch.zeros(1, 3, 32, 32, device=device)), [])
 
     def test_a_pattern_is_asked_at_its_operations_alone(self):
         class Picky(match.FusionPattern):

@@ -150,6 +150,8 @@ def _recorded(model: torch.nn.Module, original: torch.nn.Module, shapes: dict[st
               dtype: torch.dtype, batch: int) -> _Recorded:
     """original: what `model` is a copy of, which functions among its attributes may still call."""
     def stand_in(tensor: Tensor) -> Tensor:
+        if tensor.is_meta and not isinstance(tensor, torch.nn.Parameter) and id(tensor) not in buffers:
+            return tensor  # an input
         kind = dtype if tensor.is_floating_point() and (isinstance(tensor, torch.nn.Parameter) or id(tensor) in buffers) else tensor.dtype
         made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=kind, device="meta")
         return torch.nn.Parameter(made, requires_grad=False) if isinstance(tensor, torch.nn.Parameter) else made
