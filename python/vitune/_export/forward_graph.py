@@ -111,9 +111,9 @@ class ForwardGraph(TorchFunctionMode):
         return isinstance(value, Tensor) and (value.is_meta or isinstance(value, torch.nn.Parameter) or id(value) in self._stand_ins)
 
     def _meta_of(self, tensor: Tensor) -> Tensor:
-        if tensor.is_meta and id(tensor) in self._nodes:
-            return tensor
         found = self._stand_ins.get(id(tensor))
+        if found is None and tensor.is_meta and id(tensor) in self._nodes:  # made by a call
+            return tensor
         if found is None:
             found = self._stand_ins[id(tensor)] = self._stand_in(tensor)
             self._kept.append(tensor)
