@@ -10,10 +10,10 @@ if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
 
 import torch.nn.functional as F
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_backward_flop_count
 
 from vitune._dropin import layer_norm as dropin_layer_norm
-from vitune._ops import (flops, group_norm as group_norm_ops, linear_moments as moments_ops, repeating_mask, training,
+from vitune._ops import (attention_training, flops, group_norm as group_norm_ops, linear_moments as moments_ops, repeating_mask, training,
                          window_attention as window_attention_ops)
 
 from .test_torch_host import TorchTest
@@ -50,6 +50,11 @@ class FormulaTest(unittest.TestCase):
             return counted(lambda: torch.ops.aten._scaled_dot_product_flash_attention(*three))
         self.assertEqual(of("attention", q, k, v), attended(q, k, v))
         self.assertEqual(of("attend_or_torch", q, k, v), 4 * 2 * 3 * 8 * 12 * 16)
+        self.assertEqual(of("attention_train", q, k, v), attended(q, k, v))
+        self.assertEqual(of("attention_backward", q, q, k, v), sdpa_backward_flop_count(q.shape, q.shape, k.shape, v.shape))
+        projection = torch.empty(2, 8, 3, 3, 16, **half)
+        self.assertEqual(of("attention_qkv_train", projection), attended(q, q, q))
+        self.assertEqual(of("attention_qkv_backward", q, projection), sdpa_backward_flop_count(*[q.shape] * 4))
         self.assertEqual(of("window_attention", qkv, (7, 7)), attended(*windows))
         for name in ("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch", "linear_train",
                      "linear_act_train"):

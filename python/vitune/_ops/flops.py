@@ -20,6 +20,20 @@ def _attention(q: Sequence[int], k: Sequence[int], v: Sequence[int], *_: Any, **
     return 2 * heads * q[-2] * k[-2] * (q[-1] + v[-1])
 
 
+def _attention_backward(_: Any, q: Sequence[int], k: Sequence[int], v: Sequence[int], *__: Any, **___: Any) -> int:
+    # Scores once more, and the gradients of weights, values, queries and keys.
+    return math.prod(q[:-1]) * k[-2] * (6 * q[-1] + 4 * v[-1])
+
+
+def _qkv(qkv: Sequence[int], *_: Any, **__: Any) -> int:
+    batch, rows, _, heads, d = qkv
+    return 4 * batch * heads * rows * rows * d
+
+
+def _qkv_backward(_: Any, qkv: Sequence[int], *__: Any, **___: Any) -> int:
+    return _qkv(qkv) * 5 // 2
+
+
 def _windows(qkv: Sequence[int], window: Sequence[int], *_: Any, **__: Any) -> int:
     images, channels, pixels = qkv[0], math.prod(qkv[3:]) // 3, math.prod(window)
     windows = math.prod(-(-extent // size) for extent, size in zip(qkv[1:3], window))
@@ -54,6 +68,10 @@ def _nothing(*_: Any, **__: Any) -> int:
 #: By operator: one that is not here is counted by what PyTorch's own operators in it are, of which there are none.
 FORMULAS: dict[str, Callable[..., int]] = {
     **dict.fromkeys(("attention", "attention_lse", "attend", "attend_or_torch", "attention_repeating_mask"), _attention),
+    "attention_train": _attention,
+    "attention_qkv_train": _qkv,
+    "attention_backward": _attention_backward,
+    "attention_qkv_backward": _qkv_backward,
     "window_attention": _windows,
     "packed_attention": _packed,
     **dict.fromkeys(("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch", "linear_train",

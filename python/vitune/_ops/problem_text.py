@@ -126,6 +126,18 @@ def window_attention(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padd
                  scale is not None and f"scale={scale!r}", bias is not None and f"bias={TYPES[bias.dtype]}:{_by(bias.shape)}")
 
 
+def attention_backward(q: Tensor, k: Tensor, v: Tensor, read: Optional[Tensor], out: Tensor, dout: Tensor, dq: Tensor, dk: Tensor, dv: Tensor,
+                       dbias: Optional[Tensor], is_causal: bool, scale: Optional[float], alignment: int) -> str:
+    """All but the last two tensors: [B, H, N, D], the last stride 1; read: the mask or bias, of four dimensions."""
+    (batch, heads, nq, d), (_, kv_heads, nk, _) = q.shape, k.shape
+    what = "" if read is None else "mask" if read.dtype == torch.bool else "bias"
+    views = (f"{name}=@{_steps(view, 3)}" for name, view in zip(("q", "k", "v", "o", "do", "dq", "dk", "dv"), (q, k, v, out, dout, dq, dk, dv)))
+    return _text(f"attention_backward {TYPES[q.dtype]} b={batch} h={heads}", kv_heads != heads and f"hkv={kv_heads}", f"nq={nq} nk={nk} d={d}",
+                 *views, is_causal and "causal", scale is not None and f"scale={scale!r}",
+                 what and f"{what}={'bool' if what == 'mask' else TYPES[read.dtype]}:{_by(read.shape)}@{_steps(read, 4)}",
+                 dbias is not None and f"dbias={type_name('dbias', dbias.dtype)}", _align(alignment))
+
+
 def packed_attention(q: Tensor, k: Tensor, v: Tensor, sequences: int, longest: int, longest_k: Optional[int], packed: Packed) -> str:
     """q: [tokens, heads, d], k and v: [tokens, kv_heads, d], the last strides 1; longest_k: where k has offsets of its own."""
     def strides(name: str, tensor: Tensor) -> str:
@@ -150,6 +162,11 @@ def _align(alignment: int) -> str:
 def _rows(name: str, matrix: Tensor) -> str:
     """From one row to the next, where there is a next one and it does not follow at once."""
     return f"{name}=@{matrix.stride(0)}" if matrix.shape[0] > 1 and matrix.stride(0) != matrix.shape[1] else ""
+
+
+def _steps(view: Tensor, dimensions: int) -> str:
+    """The strides of its first dimensions, 0 of those that have one entry."""
+    return ",".join(str(step if size > 1 else 0) for step, size in zip(view.stride()[:dimensions], view.shape))
 
 
 def _by(extents: Sequence[int]) -> str:
