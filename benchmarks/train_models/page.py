@@ -30,8 +30,8 @@ Written by `benchmarks/train_models/page.py`; do not edit.
 weights under autocast to bf16; *bf16*: weights in bf16. The *gain* is the time of the best of PyTorch's ways over the best of vitune's,
 in brackets the 95 % interval of the median.
 
-`vitune.compile` leaves to PyTorch what needs a gradient, but for linear layers and norms whose two passes are faster, in steps that are captured (`training=True`
-in the graph's column): *calls replaced* says how many it served.
+`vitune.compile` leaves to PyTorch what needs a gradient, but for linear layers, norms and attention whose two passes are faster, in steps that are captured (`training=True`
+in the graph's column): *calls replaced* says how many it served. In steps that were measured until 2026-11-28 attention was PyTorch's.
 Where it served none its step is `compile_default`'s, and says nothing of vitune's kernels.
 `vitune_train_step` is [`vitune.train_step`](python.md#training-steps): the same compiled model, its whole step one CUDA graph as it is called.
 """

@@ -272,14 +272,14 @@ def compile(model: Any = None, *, mode: Optional[str] = None, dynamic: Optional[
 
     mode, dynamic, fullgraph, options: as of torch.compile ("reduce-overhead" and "max-autotune" replay CUDA graphs); mode and
     options may be given together. replace: the operators that may be put in, as they are named; None: those known to be faster than
-    what Inductor makes, which are attention, window_attention, linear, linear_train and norm_train (the others are norm and group_norm), and only
+    what Inductor makes, which are attention, window_attention, linear, linear_train, norm_train and attention_train (the others are norm and group_norm), and only
     calls that are not slower than PyTorch's own when both are timed on the GPU as the model is compiled. A call is replaced where a tuned
-    kernel serves it and nothing wants a gradient of it; linear layers and norms of which one is wanted (linear_train, norm_train) where forward and backward
+    kernel serves it and nothing wants a gradient of it; linear layers, norms and attention of which one is wanted (the three in training) where forward and backward
     together won that race with the same answers, tuned or not. All else stays as it is: nothing is refused. report() says what was done.
     prepared_weights: norms may be folded into the layers after them, whose weights are then kept in a second form. It is made anew
     where a parameter was changed in place or replaced, before the next call; changes that PyTorch does not count (through ``.data``,
     by collectives) are not seen: call refresh(compiled) after them, or say False.
-    training: whether layers and norms that a gradient is wanted of may be replaced. None: in modes with CUDA graphs and in train_step(), or
+    training: whether layers, norms and attention that a gradient is wanted of may be replaced. None: in modes with CUDA graphs and in train_step(), or
     where `replace` names them; elsewhere the host's time for these calls can be more than they gain on the GPU.
     Raises InvalidArgument for an operator that does not exist.
     """

@@ -109,6 +109,15 @@ def backward_text(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Optional[
     return problem_text.attention_backward(q, k, v, _read(mask, gradients), out, dout, *gradients, is_causal, scale, alignment)
 
 
+def texts(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], gradients: Gradients, is_causal: bool, scale: Optional[float],
+          order: int) -> list[str]:
+    """The problems of the forward and of the backward pass, the result's gradient lying as the result."""
+    out, _ = _empty_results(q, v, order)
+    backward = backward_text(out, q, k, v, mask, out, gradients, is_causal, scale)
+    read = None if mask is None else mask[(None,) * (4 - mask.dim())]
+    return [problem_text.attention(q, k, v, read, out, is_causal, scale, True, 16), backward]
+
+
 def _read(mask: Optional[Tensor], gradients: Gradients) -> Optional[Tensor]:
     """A mask of four dimensions; of a bias whose gradient is asked for with an element for each of the gradient's."""
     if mask is None:
@@ -318,18 +327,26 @@ flops.know("attention_train", "attention_qkv_train", "attention_backward", "atte
 
 # --- views of one projection
 
-def holds(whole: Any, q: Tensor, k: Tensor, v: Tensor) -> bool:
+def holds(whole: Tensor, q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether a tensor is, in its order, the projection [B, N, 3, H, D] that q, k and v, [B, H, N, D], are views of, and nothing else."""
-    if not q.shape == k.shape == v.shape or q.dim() != 4 or not isinstance(whole, Tensor):
+    if not q.dim() == k.dim() == v.dim() == 4 or any(each.untyped_storage()._cdata != whole.untyped_storage()._cdata or each.dtype != whole.dtype
+                                                     for each in (q, k, v)):
         return False
-    batch, heads, rows, d = q.shape
-    row, offset = 3 * heads * d, q.storage_offset()
-    if whole.numel() != 3 * q.numel() or not whole.is_contiguous() or whole.storage_offset() != offset or whole.dtype != q.dtype:
-        return False
+    _, heads, rows, d = q.shape
+    row, offset = 3 * heads * d, whole.storage_offset()
     steps = (rows * row, d, row, 1)
-    return all(each.untyped_storage()._cdata == whole.untyped_storage()._cdata and each.storage_offset() == offset + place * heads * d
-               and all(have == step or size == 1 for have, step, size in zip(each.stride(), steps, each.shape))
-               for place, each in enumerate((q, k, v)))
+    return _is(whole.numel(), 3 * q.numel()) and whole.is_contiguous() and all(
+        _is(each.storage_offset(), offset + place * heads * d) and all(map(_is, each.shape, q.shape))
+        and all(_is(have, step) or _is(size, 1) for have, step, size in zip(each.stride(), steps, each.shape))
+        for place, each in enumerate((q, k, v)))
+
+
+def _is(a: Any, b: Any) -> bool:
+    """Whether two sizes are the same, whatever a size is that is only known when a model runs."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+    return statically_known_true(a == b)
 
 
 def as_projection(whole: Tensor, q: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-# python/vitune/_ops/problem_text.py -- The texts of problems of tensors, as docs/problems.md has them. All of Python's but attention's are here.
+# python/vitune/_ops/problem_text.py -- The texts of problems of tensors, as docs/problems.md has them. All of Python's but inference's attention's are here.
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors may be on any device, meta included; each function is given what its operator has checked. Attention's text is libvitune's, of a
-description."""
+"""Tensors may be on any device, meta included; each function is given what its operator has checked. In inference attention's text is
+libvitune's, of a description."""
 from __future__ import annotations
 
 import os
@@ -126,16 +126,22 @@ def window_attention(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padd
                  scale is not None and f"scale={scale!r}", bias is not None and f"bias={TYPES[bias.dtype]}:{_by(bias.shape)}")
 
 
-def attention_backward(q: Tensor, k: Tensor, v: Tensor, read: Optional[Tensor], out: Tensor, dout: Tensor, dq: Tensor, dk: Tensor, dv: Tensor,
-                       dbias: Optional[Tensor], is_causal: bool, scale: Optional[float], alignment: int) -> str:
-    """All but the last two tensors: [B, H, N, D], the last stride 1; read: the mask or bias, of four dimensions."""
+def attention(q: Tensor, k: Tensor, v: Tensor, read: Optional[Tensor], out: Tensor, is_causal: bool, scale: Optional[float], lse: bool,
+              alignment: int) -> str:
+    """q, k, v, out: [B, H, N, D], the last stride 1; read: the mask or bias, of four dimensions."""
     (batch, heads, nq, d), (_, kv_heads, nk, _) = q.shape, k.shape
     what = "" if read is None else "mask" if read.dtype == torch.bool else "bias"
-    views = (f"{name}=@{_steps(view, 3)}" for name, view in zip(("q", "k", "v", "o", "do", "dq", "dk", "dv"), (q, k, v, out, dout, dq, dk, dv)))
-    return _text(f"attention_backward {TYPES[q.dtype]} b={batch} h={heads}", kv_heads != heads and f"hkv={kv_heads}", f"nq={nq} nk={nk} d={d}",
-                 *views, is_causal and "causal", scale is not None and f"scale={scale!r}",
+    return _text(f"attention {TYPES[q.dtype]} b={batch} h={heads}", kv_heads != heads and f"hkv={kv_heads}", f"nq={nq} nk={nk} d={d}",
+                 _lie(q=q, k=k, v=v, o=out), is_causal and "causal", scale is not None and f"scale={scale!r}",
                  what and f"{what}={'bool' if what == 'mask' else TYPES[read.dtype]}:{_by(read.shape)}@{_steps(read, 4)}",
-                 dbias is not None and f"dbias={type_name('dbias', dbias.dtype)}", _align(alignment))
+                 lse and "lse", _align(alignment))
+
+
+def attention_backward(q: Tensor, k: Tensor, v: Tensor, read: Optional[Tensor], out: Tensor, dout: Tensor, dq: Tensor, dk: Tensor, dv: Tensor,
+                       dbias: Optional[Tensor], is_causal: bool, scale: Optional[float], alignment: int) -> str:
+    """As attention(); the gradients as their tensors."""
+    operator, forward = attention(q, k, v, read, out, is_causal, scale, False, alignment).split(" ", 1)
+    return _text(f"{operator}_backward {forward}", _lie(do=dout, dq=dq, dk=dk, dv=dv), dbias is not None and f"dbias={type_name('dbias', dbias.dtype)}")
 
 
 def packed_attention(q: Tensor, k: Tensor, v: Tensor, sequences: int, longest: int, longest_k: Optional[int], packed: Packed) -> str:
@@ -162,6 +168,10 @@ def _align(alignment: int) -> str:
 def _rows(name: str, matrix: Tensor) -> str:
     """From one row to the next, where there is a next one and it does not follow at once."""
     return f"{name}=@{matrix.stride(0)}" if matrix.shape[0] > 1 and matrix.stride(0) != matrix.shape[1] else ""
+
+
+def _lie(**views: Tensor) -> str:
+    return " ".join(f"{name}=@{_steps(view, 3)}" for name, view in views.items())
 
 
 def _steps(view: Tensor, dimensions: int) -> str:

@@ -45,6 +45,14 @@ def is_changed_between(first: fx.Node, last: fx.Node, steps: Sequence[fx.Node]) 
     return at is not last
 
 
+def is_written_after(node: fx.Node, storages: set[Any]) -> bool:
+    """Whether one of these is written behind a node."""
+    at = node.next
+    while at.op != "output" and storages.isdisjoint(storages_written_by(at)):
+        at = at.next
+    return at.op != "output"
+
+
 #: Operators whose first operand is changed, by their names in Python: operator.iadd, Tensor.__iadd__ ...
 _IN_PLACE = frozenset(f"i{name}" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
                                               "lshift", "rshift")) | {"setitem"}

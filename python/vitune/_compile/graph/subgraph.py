@@ -144,9 +144,14 @@ def _run_in_training(module: fx.GraphModule, inputs: Sequence[Sequence[Any]]) ->
         with torch.enable_grad():
             results = [result for result in module(*given) if result.requires_grad]
             if not grads:
-                grads.extend(benchmark.sample(result.detach(), result.device, benchmark.GRADIENT_SEED + i) for i, result in enumerate(results))
-            return *results, *torch.autograd.grad(results, [value for value in given if value.requires_grad], grads)
+                grads.extend(_gradient(result.detach(), benchmark.GRADIENT_SEED + i) for i, result in enumerate(results))
+            return *results, *torch.autograd.grad(results, [value for value in given if getattr(value, "requires_grad", False)], grads)
     return run
+
+
+def _gradient(result: Tensor, seed: int) -> Tensor:
+    """The same numbers for results that lie differently, lying as the result."""
+    return torch.empty_like(result).copy_(benchmark.sample(torch.empty(result.shape, dtype=result.dtype, device="meta"), result.device, seed))
 
 
 def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build) -> Optional[Times]:
@@ -162,8 +167,8 @@ def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Buil
 
         def built(by: Callable[[fx.Graph, dict[fx.Node, fx.Node]], Sequence[fx.Node]]) -> Run:
             inputs = turns([tensors[node] for node in operands], weights, l2_bytes)
-            leaves = [[value.detach().requires_grad_(wants_gradient(value_of(node))) for value, node in zip(values, operands)]
-                      for values in inputs]
+            leaves = [[value.detach().requires_grad_(wants_gradient(value_of(node))) if isinstance(value, Tensor) else value
+                       for value, node in zip(values, operands)] for values in inputs]
             return _run_in_training(program(region, operands, by, trains=True), leaves)
         return (built(lambda graph, made: build(graph, made.__getitem__, ())), built(functools.partial(_theirs, region)))
     times = benchmark.measured(calls, device, compares=True)

@@ -19,7 +19,7 @@ from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
 from ..graph.benchmark import Run, Times, measured, sample
 from ..graph.distinct import once
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, selected, value_of
+from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, selected, value_of, wants_gradient
 from ..graph.mutations import is_changed_between
 from ..graph.tree import Tree, arguments_of, is_cast, is_op, is_quiet
 
@@ -147,7 +147,7 @@ class Attention(Finder):
     def find(self, node: fx.Node) -> Found | NoMatch | None:
         if is_op(node, "vitune_attention"):
             return NoMatch("vitune.attention", "it is vitune's already")
-        if not is_op(node, "attention"):
+        if not is_op(node, "attention") or wants_gradient(value_of(node)):  # attention_train.py's
             return None
         call = "scaled_dot_product_attention"
         try:
@@ -168,6 +168,16 @@ _WITH_COPIES = Tree("add", input="bias", other=Tree("reshape view", input=Tree("
 
 def _without_copies(mask: fx.Node, last: fx.Node) -> Optional[Operand]:
     """bias + windows' masks, where these were repeated for every image before (Swin): with one entry per window, added before `last`."""
+    found = bias_of_windows(mask, last)
+    if found is None:
+        return None
+    bias, windows, _ = found
+    return Operand.of(bias).called(torch.add, Operand.of(windows).called("squeeze", 0))
+
+
+def bias_of_windows(mask: fx.Node, last: fx.Node) -> Optional[tuple[fx.Node, fx.Node, tuple[fx.Node, ...]]]:
+    """The bias and the masks [1, windows, 1, N, N] that a mask is the sum of, these repeated for every image; and the nodes from there on.
+    None: it is no such sum, or something changes them before `last`."""
     found = _WITH_COPIES.find(mask)
     if found is None or not isinstance(found["bias"], fx.Node) or value_of(mask).dim() != 4:
         return None
@@ -175,7 +185,7 @@ def _without_copies(mask: fx.Node, last: fx.Node) -> Optional[Operand]:
     shape, bias_shape, whole = value_of(windows).shape, value_of(bias).shape, value_of(repeated).shape
     if (len(shape) == 5 and shape[0] == 1 and shape[1:2] == whole[1:2] and value_of(copies).shape[1:] == whole[2:]
             and len(bias_shape) == 4 and bias_shape[0] == 1 and not is_changed_between(repeated, last, found.nodes)):
-        return Operand.of(bias).called(torch.add, Operand.of(windows).called("squeeze", 0))
+        return bias, windows, tuple(found.nodes)
     return None
 
 

@@ -21,7 +21,7 @@ from ..graph.benchmark import Times
 from ..graph.distinct import once
 from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, is_transformed, outside, selected, value_of,
                            wants_gradient)
-from ..graph.mutations import is_changed_between, storages_of, storages_written_by
+from ..graph.mutations import is_changed_between, is_written_after, storages_of
 from ..graph.tree import arguments_of, is_op, is_quiet, operation_of
 from .norm import NORM, NORMS, epsilon
 
@@ -80,11 +80,7 @@ class Place(NamedTuple):
     def _is_written_later(self) -> bool:
         """Whether the model writes to what the backward pass keeps, of which PyTorch's may keep a copy in fp32."""
         factor = None if self.sum is None else self.sum.factor
-        kept = set().union(*(storages_of(node) for node in (self.x, self.weight, factor) if node is not None))
-        at = self.node.next
-        while at.op != "output" and kept.isdisjoint(storages_written_by(at)):
-            at = at.next
-        return at.op != "output"
+        return is_written_after(self.node, set().union(*(storages_of(node) for node in (self.x, self.weight, factor) if node is not None)))
 
     def why_not(self) -> str:
         values = [value_of(node) for node in self.operands]

@@ -1,0 +1,220 @@
+# python/vitune/_compile/patterns/attention_train.py -- The pattern of attention that trains: a call of PyTorch's, its projection, its bias.
+# SPDX-License-Identifier: Apache-2.0
+"""Where q, k and v are views of one projection a place begins at the projection: its gradient is written as it lies, and the copies that
+PyTorch's backward pass makes of three gradients are in the race, on PyTorch's side. So are the sums of a bias's gradient over windows whose
+masks were added to it.
+"""
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch import Tensor, fx
+
+from ..._ops import attention as attention_ops, attention_training as training_ops
+from ..._ops.order import ROWS  # what mostly follows joins the heads
+from ..._runtime.context import Selection
+from ..._runtime.errors import Unsupported, VituneError
+from ..graph import subgraph
+from ..graph.benchmark import Times
+from ..graph.distinct import once
+from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, foreign, is_autocast, outside, selected, value_of, wants_gradient
+from ..graph.mutations import is_written_after, storages_of
+from ..graph.tree import arguments_of, is_op
+from .attention import VIEWS, bias_of_windows
+
+_OPS = torch.ops.vitune
+_CALL = "scaled_dot_product_attention in training"
+_SIXTEEN_BITS = (torch.bfloat16, torch.float16)
+#: Operations whose results are views of what they are given.
+_OF_ONE = (*VIEWS, "getitem", "unbind", "select", "narrow", "chunk", "permute", "transpose", "squeeze", "unsqueeze")
+Of = Callable[[fx.Node], Any]
+
+
+class Bias(NamedTuple):
+    """What attn_mask is given, or what it was made of for each image: a bias and the masks of windows."""
+
+    node: fx.Node
+    windows: Optional[fx.Node]  # [1, w, 1, N, N]
+    steps: tuple[fx.Node, ...]  # from both up to the mask
+
+    @staticmethod
+    def of(mask: Any, last: fx.Node) -> "Optional[Bias]":
+        if mask is None:
+            return None
+        found = bias_of_windows(mask, last)
+        return Bias(mask, None, ()) if found is None else Bias(*found)
+
+    @property
+    def operands(self) -> list[fx.Node]:
+        return [self.node] if self.windows is None else [self.node, self.windows]
+
+    def made(self, of: Of, dtype: torch.dtype) -> Any:
+        """With one entry for each window, of a type that the kernels read beside `dtype`."""
+        mask = of(self.node) if self.windows is None else of(self.node) + of(self.windows).squeeze(0)
+        kind = value_of(self.node).dtype
+        return mask.to(torch.float32) if kind in _SIXTEEN_BITS and kind != dtype else mask
+
+
+class Place(NamedTuple):
+    node: fx.Node
+    q: fx.Node
+    k: fx.Node
+    v: fx.Node
+    bias: Optional[Bias]
+    is_causal: bool
+    scale: Optional[float]
+    projection: Optional[fx.Node] = None  # what q, k and v are views of
+    views: tuple[fx.Node, ...] = ()  # from it up to them
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return value_of(self.node).dtype
+
+    @property
+    def qkv(self) -> tuple[fx.Node, fx.Node, fx.Node]:
+        return self.q, self.k, self.v
+
+    @property
+    def operands(self) -> list[fx.Node]:
+        """What the operator takes."""
+        first = self.qkv if self.projection is None else (self.projection,)
+        return list(dict.fromkeys([*first, *(self.bias.operands if self.bias is not None else [])]))
+
+    @property
+    def nodes(self) -> list[fx.Node]:
+        """What it stands for, in the order of the graph."""
+        return [*sorted({*self.views, *(self.bias.steps if self.bias is not None else ())}), self.node]
+
+    def of_projection(self) -> "Place":
+        """The same, from the projection on, if there is one."""
+        values = [*map(value_of, self.qkv)]
+        if not all(map(wants_gradient, values)):
+            return self
+        ways = [*map(_origins, self.qkv)]
+        for projection in ways[0]:
+            value = value_of(projection)
+            if all(projection in way for way in ways) and _has_heads(value, values[0]) and wants_gradient(value) and training_ops.holds(
+                    value, *values):
+                return self._replace(projection=projection, views=tuple({node for way in ways for node in way[:way.index(projection)]}))
+        return self
+
+    def why_not(self, dropout_p: float, enable_gqa: bool) -> str:
+        tensors = [*self.qkv, *(self.bias.operands if self.bias is not None else [])]
+        values = [value_of(node) for node in tensors]
+        if any(not isinstance(value, Tensor) for value in values):
+            return "its operands are no tensors that are known"
+        kind = next(filter(None, map(foreign, values)), "")
+        if kind:
+            return kind
+        if dropout_p != 0:
+            return f"dropout of {dropout_p:g}: the kernels that train have none"
+        if attention_ops.math_alone():
+            return attention_ops.MATH_ALONE
+        if values[1].dim() == 4 and values[0].dim() == 4 and values[0].shape[1] != values[1].shape[1] and not enable_gqa:
+            return "its heads are broadcast"
+        try:
+            training_ops.check(*values[:3], None if self.bias is None else values[3], self.is_causal)
+        except VituneError as reason:
+            return str(reason)
+        if is_written_after(self.node, set().union(*map(storages_of, (*tensors, self.node)))):
+            return "what its backward pass keeps is written to later"
+        return outside(values[0]) if values[0].device.type != "cpu" else ""
+
+    def build(self, graph: fx.Graph, of: Callable[[fx.Node], fx.Node], given: Sequence[fx.Node] = ()) -> list[fx.Node]:
+        tracer = fx.proxy.GraphAppendingTracer(graph)
+        tensors = self.tensors(lambda node: fx.Proxy(of(node), tracer))
+        target = _OPS.attention_train.default if self.projection is None else _OPS.attention_qkv_train.default
+        both = graph.call_function(target, (*(each.node if each is not None else None for each in tensors), self.is_causal, self.scale, ROWS))
+        return [graph.call_function(operator.getitem, (both, 0))]
+
+    def tensors(self, of: Of) -> list[Any]:
+        """The operator's: q, k and v, or [B, N, 3, H, D], and the mask."""
+        def cast(node: fx.Node) -> Any:
+            return of(node) if value_of(node).dtype == self.dtype else of(node).to(self.dtype)
+        mask = None if self.bias is None else self.bias.made(of, self.dtype)
+        if self.projection is None:
+            return [*map(cast, self.qkv), mask]
+        _, heads, _, d = value_of(self.q).shape
+        whole = cast(self.projection)
+        return [whole if value_of(self.projection).dim() == 5 else whole.unflatten(-1, (3, heads, d)), mask]
+
+    def texts(self) -> list[str]:
+        """The problems of both passes."""
+        *tensors, mask = self.tensors(as_compiled)
+        q, k, v = tensors if self.projection is None else training_ops.unpacked(*tensors)
+        dbias = self.bias is not None and wants_gradient(value_of(self.bias.node))
+        gradients = training_ops.gradients_of(q, k, v, mask, dbias) if self.projection is None else training_ops.packed_gradients_of(
+            *tensors, mask, dbias)[1]
+        return training_ops.texts(q, k, v, mask, gradients, self.is_causal, self.scale, ROWS)
+
+    def match(self) -> Match:
+        device, is_on_gpu = value_of(self.q).device, attention_ops.is_on_gpu(value_of(self.q))
+
+        def ask(which: int) -> Selection:
+            text = once(self.texts, Place, self)[which]
+            return once(lambda: selected(text, device.index), Place, text, device)
+        asked = [functools.partial(ask, which) for which in range(2)] if is_on_gpu else []
+        return Match(_CALL, [self.node], self.node, lambda graph: self.build(graph, lambda node: node), asked[0] if asked else None,
+                     self.nodes[:-1], self.race, surroundings=self._surroundings(), ask_further=asked[1:],
+                     unserved="" if is_on_gpu else f"device {device.type}")
+
+    @property
+    def region(self) -> subgraph.Subgraph:
+        is_cast = is_autocast(self.node, value_of(self.q).device.type)
+        return subgraph.Subgraph(self.nodes, [self.node], [], [], self.dtype if is_cast else None)
+
+    def _inputs(self) -> list[fx.Node]:
+        """What the region takes: sizes that are only known when the model runs too."""
+        return list(dict.fromkeys([*self.operands, *self.region.outside()]))
+
+    def race(self) -> Optional[Times]:
+        return subgraph.raced_in_training(self.region, self._inputs(), self.build)
+
+    def _surroundings(self) -> str:
+        kinds = [(value.dtype, tuple(value.shape), value.stride(), wants_gradient(value)) for value in map(value_of, self.operands)]
+        return f"gradients of {kinds}, {len(self.nodes)}"
+
+
+def _origins(node: fx.Node) -> list[fx.Node]:
+    """A tensor, what it is a view of, and so on."""
+    found = [node]
+    while is_op(node, *_OF_ONE) and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+        found.append(node)
+    return found
+
+
+def _has_heads(whole: Any, q: Tensor) -> bool:
+    """Whether a tensor is [B, N, 3, H, D] or [B, N, 3 H D] by its number of dimensions, and the heads' numbers are known."""
+    return isinstance(whole, Tensor) and whole.dim() in (3, 5) and all(isinstance(q.shape[i], int) for i in (1, 3))
+
+
+class AttentionTrain(FusionPattern):
+    name = "attention_train"
+    wins = True
+    only_if_timed = True
+    races_defaults = True
+    trains = True
+    operations = ("attention",)
+
+    def places(self, node: fx.Node) -> Iterator[Match | NoMatch]:
+        if not wants_gradient(value_of(node)):
+            return
+        try:
+            q, k, v, mask, dropout_p, is_causal, scale, enable_gqa = arguments_of(node).values()
+            dropout_p, is_causal, scale, enable_gqa = map(constant, (dropout_p, is_causal, scale, enable_gqa))
+            place = Place(node, q, k, v, Bias.of(mask, node), is_causal, scale)
+            why_not = place.why_not(dropout_p, enable_gqa)
+        except Unsupported as reason:
+            why_not = str(reason)
+        if why_not:
+            yield NoMatch(_CALL, why_not)
+            return
+        yield place.of_projection().match()
+
+
+attention_train = AttentionTrain()
