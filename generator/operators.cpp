@@ -12,16 +12,23 @@
 #include "generator/norm_backward/operator.h"
 #include "generator/packed_attention/operator.h"
 #include "generator/window_attention/operator.h"
+#include "generator/window_attention_backward/operator.h"
 
 namespace vitune {
 
 std::span<const Operator* const> operators() {
   static const std::array all = {
-      &attention(),        &norm(),
-      &group_norm(),       &linear(),
-      &window_attention(), &linear_weight_grad(),
-      &norm_backward(),    &map_operator(),
-      &packed_attention(), &attention_backward(),
+      &attention(),
+      &norm(),
+      &group_norm(),
+      &linear(),
+      &window_attention(),
+      &linear_weight_grad(),
+      &norm_backward(),
+      &map_operator(),
+      &packed_attention(),
+      &attention_backward(),
+      &window_attention_backward(),
   };
   return all;
 }

@@ -9,12 +9,9 @@
 #include "core/error.h"
 #include "generator/judging.h"
 #include "generator/window_attention/kernel_spec.h"
-#include "templates/reference/window_attention_judge_params.cuh"
 
 namespace vitune {
 namespace {
-
-constexpr char kExtreme[] = "extreme", kMasked[] = "masked";
 
 // How one set of random inputs is drawn.
 //   normal   standard normal q, k, v: what an untrained network has
@@ -33,13 +30,13 @@ DrawSpec draw_spec(const WindowAttentionProblem& p, const std::string& draw) {
   spec.seed = kSeed;
   if (draw == kNormalDraw) return spec;
   spec.bias_deviation = 3;
-  if (draw == kMasked) {
+  if (draw == kWindowMasked) {
     spec.seed = kSeed + 1;
     spec.q_deviation = 0;
     spec.masked_share = 0.5;
     return spec;
   }
-  if (draw != kExtreme) {
+  if (draw != kWindowExtreme) {
     throw Error(ErrorCode::kFailure, "window attention has no inputs of the name '" + draw + "'");
   }
   // Logits are scale * the sum of d products: their mean is scale * d * q_mean * k_mean = -40.
@@ -52,20 +49,6 @@ DrawSpec draw_spec(const WindowAttentionProblem& p, const std::string& draw) {
   spec.q_deviation = std::sqrt(64.0 - 25.0) * unit;
   spec.infinite_share = 0.05;
   return spec;
-}
-
-WindowAttentionJudgeParams judge_params(const WindowAttentionProblem& p) {
-  WindowAttentionJudgeParams params = {};
-  params.call = window_attention_params(p);
-  params.scale = p.scale;
-  params.head_size = static_cast<int>(p.d);
-  params.window_rows = static_cast<int>(p.window_rows);
-  params.window_columns = static_cast<int>(p.window_columns);
-  params.grid = p.grid ? 1 : 0;
-  params.pads_first = p.pads_first ? 1 : 0;
-  params.element = judge_type(p.type);
-  params.bias = judge_type(p.bias ? p.bias->type : ElementType::kFp32);
-  return params;
 }
 
 // The same kernel's problem of `down` by `across` windows, the last ones as short as `p`'s.
@@ -94,6 +77,20 @@ bool is_same_kernel(const WindowAttentionProblem& p, const WindowAttentionProble
 
 }  // namespace
 
+WindowAttentionJudgeParams window_attention_judge_params(const WindowAttentionProblem& p) {
+  WindowAttentionJudgeParams params = {};
+  params.call = window_attention_params(p);
+  params.scale = p.scale;
+  params.head_size = static_cast<int>(p.d);
+  params.window_rows = static_cast<int>(p.window_rows);
+  params.window_columns = static_cast<int>(p.window_columns);
+  params.grid = p.grid ? 1 : 0;
+  params.pads_first = p.pads_first ? 1 : 0;
+  params.element = judge_type(p.type);
+  params.bias = judge_type(p.bias ? p.bias->type : ElementType::kFp32);
+  return params;
+}
+
 std::vector<std::string> window_attention_judge_entries() {
   return {"vitune_window_attention_reference", "vitune_window_attention_plain"};
 }
@@ -102,27 +99,34 @@ LaunchPlan window_attention_answer(const WindowAttentionProblem& p, Precision pr
   constexpr std::int64_t kThreads = 128, kMostCtas = 65536;
   return answer_plan(
       precision, ceil_div(p.pairs() * p.keys(), kThreads), kMostCtas, kThreads,
-      parameter_bytes(judge_params(p)),
+      parameter_bytes(window_attention_judge_params(p)),
       answer_pointers(
           window_attention_pointers(), offsetof(WindowAttentionJudgeParams, call),
           {{kWindowAttentionTensors + kWindowOut, offsetof(WindowAttentionJudgeParams, out)}}));
 }
 
-std::vector<JudgeCase> window_attention_cases(const WindowAttentionProblem& p) {
-  std::vector<JudgeCase> cases;
+std::vector<WindowAttentionProblem> window_attention_edges(const WindowAttentionProblem& p) {
   // One window of one head, and some of several of two images.
-  ProblemPtr masked = p;
   const std::int64_t down = std::min<std::int64_t>(p.windows_down(), 2);
   const std::int64_t across = std::min<std::int64_t>(p.windows_across(), 3);
-  for (const WindowAttentionProblem& small :
-       {edge(p, 1, 1, 1, 1), edge(p, std::min<std::int64_t>(p.images, 2),
-                                  std::min<std::int64_t>(p.heads, 3), down, across)}) {
-    if (small.pairs() >= p.pairs() || !is_same_kernel(p, small)) continue;
+  std::vector<WindowAttentionProblem> edges = {
+      edge(p, 1, 1, 1, 1), edge(p, std::min<std::int64_t>(p.images, 2),
+                                std::min<std::int64_t>(p.heads, 3), down, across)};
+  std::erase_if(edges, [&](const WindowAttentionProblem& small) {
+    return small.pairs() >= p.pairs() || !is_same_kernel(p, small);
+  });
+  return edges;
+}
+
+std::vector<JudgeCase> window_attention_cases(const WindowAttentionProblem& p) {
+  std::vector<JudgeCase> cases;
+  ProblemPtr masked = p;
+  for (const WindowAttentionProblem& small : window_attention_edges(p)) {
     masked = small;
-    add_cases(cases, masked, {kExtreme, kNormalDraw});
+    add_cases(cases, masked, {kWindowExtreme, kNormalDraw});
   }
-  if (p.bias) cases.push_back({masked, kMasked});
-  add_cases(cases, p, {kExtreme, kNormalDraw});
+  if (p.bias) cases.push_back({masked, kWindowMasked});
+  add_cases(cases, p, {kWindowExtreme, kNormalDraw});
   return cases;
 }
 

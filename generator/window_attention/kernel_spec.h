@@ -17,6 +17,8 @@
 #include "templates/window_attention/geometry_sm80.cuh"
 // After it: its parameters are a part of these.
 #include "templates/window_attention/params.cuh"
+// After them: what a judge is handed beside.
+#include "templates/reference/window_attention_judge_params.cuh"
 
 namespace vitune {
 
@@ -43,8 +45,14 @@ std::vector<PointerSlot> window_attention_pointers();
 const Family& window_attention_sm80();
 
 std::vector<std::string> window_attention_judge_entries();
+// What a judge is handed, all pointers null.
+WindowAttentionJudgeParams window_attention_judge_params(const WindowAttentionProblem& problem);
 LaunchPlan window_attention_answer(const WindowAttentionProblem& problem, Precision precision);
 std::vector<JudgeCase> window_attention_cases(const WindowAttentionProblem& problem);
+// The smaller problems that the same kernels serve: one window, and some of each kind.
+std::vector<WindowAttentionProblem> window_attention_edges(const WindowAttentionProblem& problem);
+// Draws beside kNormalDraw; the second one for a bias.
+inline constexpr char kWindowExtreme[] = "extreme", kWindowMasked[] = "masked";
 std::vector<Fill> window_attention_inputs(const WindowAttentionProblem& problem,
                                           const std::string& draw);
 

@@ -10,16 +10,15 @@
 #include "core/format.h"
 #include "generator/problem_words.h"
 #include "generator/window_attention/problem.h"
+#include "generator/window_attention/problem_internal.h"
 
 namespace vitune {
 namespace {
 
-constexpr std::string_view kFlags[] = {"bf16", "fp16", "grid", "padding", "pad_first"};
-constexpr std::string_view kKeys[] = {"b", "image",  "window", "shift", "h",
-                                      "d", "layout", "scale",  "bias"};
 constexpr std::string_view kExample =
     "window_attention bf16 b=2 image=56x56 window=7 shift=3 h=3 d=32";
-constexpr ProblemGrammar kGrammar = {"window_attention", kFlags, kKeys, "bf16 or fp16", kExample};
+constexpr ProblemGrammar kGrammar = {"window_attention", window_internal::kFlags,
+                                     window_internal::kKeys, "bf16 or fp16", kExample};
 
 constexpr std::pair<WindowLayout, std::string_view> kLayouts[] = {
     {WindowLayout::kPacked, "packed"},
@@ -37,9 +36,10 @@ std::pair<std::int64_t, std::int64_t> two_numbers(std::string_view text, std::st
 }
 
 std::pair<std::int64_t, std::int64_t> required_pair(const ProblemWords& words, std::string_view key,
-                                                    std::string_view meaning) {
+                                                    std::string_view meaning,
+                                                    std::string_view example) {
   if (const auto text = words.find(key)) return two_numbers(*text, key);
-  malformed(formatted("{}= ({}) is missing: try '{}'", key, meaning, kExample));
+  malformed(formatted("{}= ({}) is missing: try '{}'", key, meaning, example));
 }
 
 WindowLayout read_layout(const ProblemWords& words) {
@@ -75,14 +75,15 @@ std::string pair_text(std::int64_t rows, std::int64_t columns) {
 
 }  // namespace
 
-WindowAttentionProblem WindowAttentionProblem::parse(std::string_view text) {
-  const ProblemWords words(text, kGrammar);
+WindowAttentionProblem window_internal::read_problem(const ProblemWords& words,
+                                                     std::string_view example) {
   WindowAttentionProblem p;
   p.type = words.type("q, k and v have one");
   p.images = words.required("b", "images");
-  std::tie(p.rows, p.columns) = required_pair(words, "image", "rows and columns of an image");
+  std::tie(p.rows, p.columns) =
+      required_pair(words, "image", "rows and columns of an image", example);
   std::tie(p.window_rows, p.window_columns) =
-      required_pair(words, "window", "rows and columns of a window");
+      required_pair(words, "window", "rows and columns of a window", example);
   if (const auto shift = words.find("shift")) {
     std::tie(p.shift_rows, p.shift_columns) = two_numbers(*shift, "shift");
   }
@@ -99,6 +100,10 @@ WindowAttentionProblem WindowAttentionProblem::parse(std::string_view text) {
   if (const auto bias = words.find("bias")) p.bias = read_bias(*bias, p.keys());
   p.validate();
   return p.canonical();
+}
+
+WindowAttentionProblem WindowAttentionProblem::parse(std::string_view text) {
+  return window_internal::read_problem(ProblemWords(text, kGrammar), kExample);
 }
 
 std::string WindowAttentionProblem::text() const {

@@ -114,6 +114,16 @@ TEST(ProblemDocs, EveryWindowAttentionShownIsAccepted) {
   EXPECT_GE(count, 5);
 }
 
+TEST(ProblemDocs, EveryGradientOfWindowsShownIsAccepted) {
+  int count = 0;
+  for (const std::string& span : code_spans()) {
+    if (!span.starts_with("window_attention_backward ")) continue;
+    ++count;
+    EXPECT_EQ(parse_problem(span)->text(), span);
+  }
+  EXPECT_GE(count, 4);
+}
+
 TEST(ProblemDocs, EveryPackedAttentionShownIsAccepted) {
   int count = 0;
   for (const std::string& span : code_spans()) {

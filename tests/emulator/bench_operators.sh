@@ -41,7 +41,8 @@ done
   --problem "linear bf16 m=16 n=16 k=32 bias" --problem "linear_weight_grad bf16 m=32 n=16 k=16 out=fp32" \
   --problem "map n=5x64 a=bf16 b=bf16@0x1 x=add(a,b) out=bf16" --problem "norm_backward bf16 m=5 d=64 weight bias residual" \
   --problem "packed_attention bf16 h=1 d=16 lengths=5,9" --problem "attention_backward bf16 b=1 h=1 n=17 d=16" \
-  --problem "window_attention bf16 b=1 image=7x7 window=7x7 h=1 d=16" --problem "linear bf16 m=16 n=16 k=32 bias" \
+  --problem "window_attention bf16 b=1 image=7x7 window=7x7 h=1 d=16" \
+  --problem "window_attention_backward bf16 b=1 image=6x6 window=3x3 h=1 d=16" --problem "linear bf16 m=16 n=16 k=32 bias" \
   > "$folder/console.txt" 2> "$folder/errors.txt" || fail "status $?: $(cat "$folder/errors.txt") $(cat "$folder/console.txt")"
 "$bench" --benchmark_list_tests > "$folder/names.txt" || fail "listing: status $?"
 python3 - "$folder" "$(dirname "$0")/../../data" <<'CHECK' || fail "the names or the counters are wrong"
@@ -52,7 +53,7 @@ import sys
 folder, data = sys.argv[1:]
 runs = [row for row in json.load(open(f"{folder}/all.json"))["benchmarks"] if row["run_type"] == "iteration"]
 operators = ("attention", "norm", "group_norm", "linear", "linear_weight_grad", "map", "norm_backward", "packed_attention",
-             "attention_backward", "window_attention")
+             "attention_backward", "window_attention", "window_attention_backward")
 assert [row["name"].split("/")[0] for row in runs] == [name for name in operators for _ in range(4)], runs
 for row in runs:
     operator, text, kind = row["name"].split("/")[:3]

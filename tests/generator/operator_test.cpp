@@ -35,6 +35,8 @@ constexpr const char* kTexts[] = {
     "window_attention fp16 b=2 image=50x53 window=7x5 shift=3x2 h=3 d=40 layout=interleaved "
     "padding "
     "pad_first scale=0.5 bias=fp32:88x3x35x35",
+    "window_attention_backward fp16 b=2 image=20x23 window=7x5 shift=3x2 h=3 d=40 "
+    "layout=interleaved padding pad_first scale=0.5 bias=fp32:15x3x35x35 dbias=1x3x35x35",
     "packed_attention fp16 tokens=20 longest=17 sequences=2 tokens_k=70 longest_k=64 h=4 hkv=2 "
     "d=40 q=240x80 causal lse scale=0.5 lengths=3,17 lengths_k=64,6",
     "linear fp16 m=64 n=768 k=3072 norm=layer bias wt residual",

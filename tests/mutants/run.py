@@ -44,7 +44,8 @@ EMULATED = {"runtime": "*Library*GpuTest.*-CublasLt*", "tuner": "GpuJudge.*:Norm
 EMULATED_KERNELS = {"attention": "AttentionGpuTest.*:*AttentionFeatureGpuTest*-*ManyWindows:*OneLaunch*",
                     "group_norm": "*GroupNorm*GpuTest*", "linear": "*Linear*GpuTest*-*LinearWeightGrad*",
                     "linear_weight_grad": "*LinearWeightGrad*GpuTest*", "norm": "NormGpuTest.*:ShiftedRowsGpuTest.*",
-                    "packed_attention": "*PackedAttention*GpuTest*", "window_attention": "*WindowAttention*GpuTest*"}
+                    "packed_attention": "*PackedAttention*GpuTest*", "window_attention": "*WindowAttention*GpuTest*-*WindowAttentionBackward*",
+                    "window_attention_backward": "*WindowAttentionBackward*GpuTest*"}
 #: How long a program may say nothing: the most that CTest gives to one.
 SILENCE_S = 900.0
 

@@ -26,6 +26,8 @@ constexpr ScratchCase kCases[] = {
     {"WeightGrad", "linear_weight_grad bf16 m=1024 n=64 k=96 bias scale add out=fp32"},
     {"NormBackward", "norm_backward bf16 m=1024 d=96 weight bias residual second=fp32"},
     {"AttentionBackward", "attention_backward bf16 b=2 h=3 n=49 d=32 bias=bf16:3x49x49 dbias"},
+    {"WindowAttentionBackward",
+     "window_attention_backward bf16 b=2 image=8 window=4 h=2 d=16 bias=bf16:1x2x16x16 dtable=49"},
 };
 
 std::int64_t scratch_of(const Problem& problem, const Config& config) {

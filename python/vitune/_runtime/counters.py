@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 
 
-_A_PROBLEM = re.compile(r"'(?:attention|attention_backward|norm|norm_backward|group_norm|linear|linear_weight_grad|window_attention|packed_attention) [^']*'")
+_A_PROBLEM = re.compile(r"'(?:attention|attention_backward|norm|norm_backward|group_norm|linear|linear_weight_grad|window_attention|window_attention_backward|packed_attention) [^']*'")
 
 
 class FallbackWarning(UserWarning):
