@@ -93,9 +93,9 @@ class enabled:
     """A context manager in which vitune serves scaled_dot_product_attention and layer_norm, in all threads of the process.
 
     May be nested, entered again, and used inside of install(). A model may be compiled inside of it, with fullgraph=True
-    too. timm=True also switches on the fused attention of timm's models where timm leaves it off: Swin and others. norms=False
-    leaves layer_norm PyTorch's. A FallbackWarning says once where the operators' library, which serves it, is missing.
-    Raises LibraryNotFound where libvitune cannot be loaded.
+    too. timm=True also switches on the fused attention of timm's models where timm leaves it off, Swin and others, and gives NaFlexViT
+    sequences in the place of masks of padding. norms=False leaves layer_norm PyTorch's. A FallbackWarning says once where the
+    operators' library, which serves it, is missing. Raises LibraryNotFound where libvitune cannot be loaded.
     """
 
     def __init__(self, *, timm: bool = False, norms: bool = True) -> None:

@@ -9,11 +9,11 @@ import sys
 import threading
 import types
 import weakref
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
-from . import layer_norm as dropin_layer_norm, layers, sdpa as sdpa_dropin
+from . import layer_norm as dropin_layer_norm, layers, padding, sdpa as sdpa_dropin
 
 
 class Names:
@@ -113,6 +113,23 @@ class TimmSwitch:
                 module.fused_attn = False
 
 
+class NaFlexMasks:
+    """timm's masks of padded images (NaFlexViT), as those that know where each image ends."""
+
+    def bind(self) -> None:
+        from timm import models
+
+        self._name: Optional[Function] = None
+        if hasattr(models, "naflexvit"):
+            theirs = models.naflexvit.create_attention_mask
+            self._name = Function(models.naflexvit, "create_attention_mask", theirs, padding.naflex_mask(theirs))
+            self._name.bind()
+
+    def release(self) -> None:
+        if self._name is not None:
+            self._name.release()
+
+
 class Installation:
     """Some changes of the process, made while anyone wants them: undone when the last one leaves."""
 
@@ -147,4 +164,4 @@ attention = Installation(
     Function(torch, "_transformer_encoder_layer_fwd", layers.their_layer, layers.layer))
 norms = Installation(*([Served(dropin_layer_norm), Names(dropin_layer_norm.original, dropin_layer_norm.layer_norm)]
                        if dropin_layer_norm.can_serve else []))
-timm = Installation(TimmSwitch())
+timm = Installation(TimmSwitch(), NaFlexMasks())
