@@ -79,6 +79,40 @@ class PackedTest(unittest.TestCase):
             self.assertEqual(vitune.attention_varlen(q, k, v, bad, max_seqlen_q=46).shape, q.shape)
             vitune.attention_varlen(q, k, v, offsets_of([6, 0, 40]), bad, 46, 46, is_causal=True)
 
+    def test_the_checked_mode_says_what_is_wrong_with_offsets(self):
+        q, k, v = torch.randn(3, 46, 2, 16, dtype=torch.bfloat16)
+        with mock.patch.object(packed_ops, "checked", True):
+            for sentence, numbers in ((r"cu_seqlens_q\[1\] is 50, beyond the 46 tokens", [0, 50, 20, 46]),
+                                      (r"cu_seqlens_q falls from 40 to 3 at \[2\]", [6, 40, 3, 46]), (r"cu_seqlens_q\[0\] is -5", [-5, 10]),
+                                      (r"sequence 1 has 40 tokens, and max_seqlen_q is 39", [0, 6, 46])):
+                with self.subTest(sentence), self.assertRaisesRegex(vitune.InvalidArgument, sentence):
+                    vitune.attention_varlen(q, k, v, torch.tensor(numbers, dtype=torch.int32), max_seqlen_q=39)
+            with self.assertRaisesRegex(vitune.InvalidArgument, r"cu_seqlens_k\[2\] is 47, beyond the 46"):
+                vitune.attention_varlen(q, k, v, offsets_of([6, 40]), offsets_of([6, 41]), 46, 46)
+            lengths = [6, 0, 39]  # and one row of no sequence
+            got = vitune.attention_varlen(q, k, v, offsets_of(lengths), max_seqlen_q=39)
+        self.close(got[:45], sequence_by_sequence(q[:45], k[:45], v[:45], lengths, lengths)[0])
+
+    def test_new_lengths_of_a_known_bucket_neither_look_up_nor_compile(self):
+        q, k, v = torch.randn(3, 46, 2, 16, dtype=torch.bfloat16)
+
+        def attend(lengths):
+            rows = sum(lengths)
+            out = vitune.attention_varlen(q[:rows], k[:rows], v[:rows], offsets_of(lengths), max_seqlen_q=max(lengths))
+            self.close(out, sequence_by_sequence(q[:rows], k[:rows], v[:rows], lengths, lengths)[0])
+        context = attention_ops.context_of(0)
+        attend([20, 20, 6])
+        before = context.stats()
+        with mock.patch.object(packed_ops, "Problem", side_effect=AssertionError("a problem was looked up")):
+            for lengths in ([24, 1, 21], [17, 17, 12], [22, 24, 0]):
+                attend(lengths)
+        after = context.stats()
+        self.assertEqual((after.problems, after.kernels_loaded, after.kernels_compiled),
+                         (before.problems, before.kernels_loaded, before.kernels_compiled))
+        for lengths in ([20, 20, 5], [20, 10, 10, 6]):  # other tokens, other sequences: plans of their own, of the same kernel
+            attend(lengths)
+        self.assertEqual((context.stats().problems, context.stats().kernels_compiled), (before.problems + 2, before.kernels_compiled))
+
     def test_the_signature_of_flash_attn_has_its_causal_mask(self):
         lengths, key_lengths = [3, 20], [9, 12]
         q = torch.randn(23, 4, 16, dtype=torch.float16)

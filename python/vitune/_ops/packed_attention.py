@@ -3,6 +3,7 @@
 """Plans as in _ops/norm.py. Lengths stay on the device: a plan is of the number of tokens, of sequences, and of a bound of their lengths."""
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -15,6 +16,8 @@ from . import flops, norm as norm_ops, problem_text
 
 _TYPES = (torch.bfloat16, torch.float16)
 _plans = problem_text.Plans()
+#: Whether the host reads all offsets before each launch: VITUNE_CHECK=1 when PyTorch's operators are loaded (docs/environment.md).
+checked = os.environ.get("VITUNE_CHECK") == "1"
 
 
 class Packed(NamedTuple):
@@ -65,6 +68,24 @@ def check(q: Tensor, k: Tensor, v: Tensor, offsets_q: Tensor, offsets_k: Optiona
             raise InvalidArgument(f"{name} is {longest}: 1 is the least")
 
 
+def check_lengths(name: str, offsets: Tensor, tokens: int, longest: int, bound: str) -> None:
+    """Reads offsets back, unless a CUDA graph is captured, and refuses those of which kernels would make something else: clamped to the
+    tokens and cut at the bound, without a word."""
+    if offsets.is_cuda and torch.cuda.is_current_stream_capturing():
+        return
+    numbers, what = offsets.tolist(), f"VITUNE_CHECK: {name}"
+    if numbers[0] < 0:
+        raise InvalidArgument(f"{what}[0] is {numbers[0]}: offsets begin at 0 or later")
+    for place, (begin, end) in enumerate(zip(numbers, numbers[1:])):
+        if end < begin:
+            raise InvalidArgument(f"{what} falls from {begin} to {end} at [{place + 1}]: each offset is at least the one before it")
+        if end > tokens:
+            raise InvalidArgument(f"{what}[{place + 1}] is {end}, beyond the {tokens} tokens there are")
+        if end - begin > longest:
+            raise InvalidArgument(f"{what}: sequence {place} has {end - begin} tokens, and {bound} is {longest}: give the greatest length, or"
+                                  " any bound above it")
+
+
 def text_of(q: Tensor, k: Tensor, v: Tensor, offsets_q: Tensor, offsets_k: Optional[Tensor], packed: Packed) -> str:
     """The problem that such a call asks (docs/problems.md), of tensors on any device, meta included. Raises as
     vitune.attention_varlen()."""
@@ -97,6 +118,9 @@ def run(q: Tensor, k: Tensor, v: Tensor, offsets_q: Tensor, offsets_k: Optional[
     check(q, k, v, offsets_q, offsets_k, packed)
     key = (*((t.shape, t.stride(), t.data_ptr() % 16) for t in (q, k, v)), q.dtype, q.device, offsets_q.shape[0], offsets_k is None,
            bucket(packed.longest_q), bucket(packed.longest_k), *packed[2:])
+    if checked:
+        check_lengths("cu_seqlens_q", offsets_q, q.shape[0], packed.longest_q, "max_seqlen_q")
+        check_lengths("cu_seqlens_k", offsets_q if offsets_k is None else offsets_k, k.shape[0], packed.longest_k, "max_seqlen_k")
     results = fake_results(q, packed.lse)
     if not q.numel():
         return results
