@@ -8,6 +8,7 @@
 #include "catalogue/problem_set.h"
 #include "cli/arguments/data_files.h"
 #include "cli/arguments/device_probe.h"
+#include "cli/arguments/lengths_file.h"
 #include "cli/arguments/model_inputs.h"
 #include "cli/arguments/options.h"
 #include "cli/output/text.h"
@@ -24,7 +25,8 @@ namespace po = boost::program_options;
 
 NamedProblem named_problem(const std::string& text) {
   NamedProblem named;
-  named.problem = parse_problem(text);
+  named.problem = parse_problem(
+      text.find("=@") == text.npos ? text : with_lengths_of_files(text));  // else as it was typed
   named.name = named.problem->text();
   return named;
 }

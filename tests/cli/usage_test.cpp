@@ -51,6 +51,25 @@ TEST_F(UsageTest, EveryVerbHasHelp) {
   }
 }
 
+TEST_F(UsageTest, LengthsOfPackedSequencesMayStandInAFile) {
+  const fs::path file = home() / "lengths.txt";
+  std::ofstream(file) << "64\n64 64,17\r\n5x3\n0\n";
+  const auto explained = [&](const std::string& lengths) {
+    return run({"explain", "--json", "packed_attention bf16 h=2 d=80 lengths=" + lengths});
+  };
+  EXPECT_EQ(explained("@" + file.string()).json()["problems"][0]["problem"],
+            explained("64x3,17,5x3,0").json()["problems"][0]["problem"]);
+  std::ofstream(file) << " \n";
+  EXPECT_THAT(explained("@" + file.string()).err, HasSubstr("the file is empty"));
+  std::ofstream many(file);
+  for (int length = 1; length < 2000; ++length) many << length << '\n';
+  many.close();
+  EXPECT_THAT(explained("@" + file.string()).err, HasSubstr("sort the file"));
+  const CommandResult missing = explained("@" + absent("lengths.txt"));
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_THAT(missing.err, HasSubstr("no such file"));
+}
+
 TEST_F(UsageTest, CommonOptionsMayStandBeforeTheVerb) {
   const std::string database = absent("x.db");
   const CommandResult stats = run({"--json", "-q", "--db", database, "db", "stats"});
