@@ -30,7 +30,7 @@ bool is_private(int file) {
          (info.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-int set_lock(int file, std::int64_t offset, short type) {
+int control_lock(int file, int command, std::int64_t offset, short type) {
   struct ::flock range {};
   range.l_type = type;
   range.l_whence = SEEK_SET;
@@ -38,9 +38,20 @@ int set_lock(int file, std::int64_t offset, short type) {
   range.l_len = 1;
   int result = 0;
   do {
-    result = ::fcntl(file, F_OFD_SETLK, &range);
+    result = ::fcntl(file, command, &range);
   } while (result != 0 && errno == EINTR);
   return result;
+}
+
+int set_lock(int file, std::int64_t offset, short type) {
+  return control_lock(file, F_OFD_SETLK, offset, type);
+}
+
+// Some network file systems say EACCES of another's lock, and some that they have no locks: those
+// cannot say who has one either.
+bool is_anothers(int error, int file, std::int64_t offset) {
+  return error == EAGAIN ||
+         (error == EACCES && control_lock(file, F_OFD_GETLK, offset, F_WRLCK) == 0);
 }
 
 }  // namespace
@@ -69,8 +80,9 @@ WorkLock::~WorkLock() {
 Turn WorkLock::try_now() {
   if (!file_.valid()) return Turn::kAlone;
   if (set_lock(file_.get(), offset_, F_WRLCK) == 0) return Turn::kMine;
-  if (errno == EAGAIN || errno == EACCES) return Turn::kBusy;
-  fault_ = std::string("no lock can be had: ") + std::strerror(errno);
+  const int error = errno;
+  if (is_anothers(error, file_.get(), offset_)) return Turn::kBusy;
+  fault_ = std::string("no lock can be had: ") + std::strerror(error);
   file_.reset();
   return Turn::kAlone;
 }

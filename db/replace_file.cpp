@@ -30,10 +30,12 @@ constexpr const char* kUnfinished = ".salvage-";
 constexpr std::size_t kStampLength = 16;  // of utc_stamp()
 constexpr const char* kJournals[] = {"-journal", "-wal", "-shm"};
 
-// An empty journal is what a writer leaves that is done.
-bool holds_something(const std::string& journal) {
+// Why `journal` may hold something; empty if it does not. An empty one is what a writer leaves that
+// is done.
+std::string why_it_counts(const std::string& journal) {
   struct ::stat info {};
-  return ::lstat(journal.c_str(), &info) == 0 && info.st_size > 0;
+  if (::lstat(journal.c_str(), &info) == 0) return info.st_size > 0 ? "lies beside its place" : "";
+  return errno == ENOENT ? "" : std::string("cannot be looked at (") + std::strerror(errno) + ")";
 }
 
 // Steps back to where it began, the last first, unless keep() is called. It ends at one that fails:
@@ -82,7 +84,7 @@ void rename_undoably(const fs::path& from, const fs::path& to, Undo& undo) {
 void move_journals(const fs::path& path, const fs::path& kept, Undo& undo) {
   for (const char* suffix : kJournals) {
     const std::string journal = path.string() + suffix;
-    if (holds_something(journal)) rename_undoably(journal, kept.string() + suffix, undo);
+    if (!why_it_counts(journal).empty()) rename_undoably(journal, kept.string() + suffix, undo);
   }
 }
 
@@ -142,11 +144,12 @@ std::string free_name(const std::string& wanted) {
 void require_no_journal(const fs::path& path) {
   for (const char* suffix : kJournals) {
     const std::string journal = path.string() + suffix;
-    if (!holds_something(journal)) continue;
+    const std::string why = why_it_counts(journal);
+    if (why.empty()) continue;
     throw DatabaseError(
         DatabaseFault::kUnsafe,
-        "database " + path.string() + ": " + journal +
-            " lies beside its place, and would be played back into it by the next "
+        "database " + path.string() + ": " + journal + " " + why +
+            ", and would be played back into it by the next "
             "to open it; move that file away, or remove it if its database is gone");
   }
 }

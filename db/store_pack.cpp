@@ -31,7 +31,10 @@ constexpr std::size_t kMostLabel = 59;  // of the 64 characters of a seal's name
 // A mistyped name must not cost a database.
 void require_pack_or_nothing(const fs::path& path) {
   struct ::stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return;
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return;
+    fail(path, "looking at what is there");
+  }
   bool is_pack = false;
   try {
     is_pack = Store::open(path, Access::kReadOnly)->pack_seal().has_value();

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "core/work_lock.h"
 #include "tests/db/failing_calls.h"
 #include "tests/db/test_support.h"
 #include "tests/faked_looks.h"
@@ -154,6 +155,18 @@ TEST_F(Locks, ALockThatIsDeniedIsWaitedForWhereThereAreLocks) {
         EXPECT_EQ(refused.fault(), DatabaseFault::kLocked) << refused.what();
       }
     }
+  }
+}
+
+TEST_F(Locks, WhereThereAreNoneNobodyIsWaitedForToCompileOrTune) {
+  const auto turn = [&] { return WorkLock(work_lock_file(file_), sha256("work")).try_now(); };
+  for (const int error : kLockErrors) {
+    const test::FailingLocks none(error);
+    EXPECT_EQ(turn(), Turn::kAlone) << ::strerrorname_np(error);
+  }
+  for (const int error : {EACCES, EAGAIN}) {
+    const test::FailingLocks held(error, true);
+    EXPECT_EQ(turn(), Turn::kBusy) << ::strerrorname_np(error);
   }
 }
 

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "db/tables.h"
 #include "db/winner_table.h"
 #include "tests/db/test_support.h"
+#include "tests/faked_looks.h"
 
 namespace vitune::test {
 namespace {
@@ -174,6 +177,28 @@ TEST_F(PackTest, NoneIsWrittenWhereItWouldMeetAJournalOfAnother) {
     pack();
     EXPECT_NO_THROW(read()->require_whole());
     fs::remove(pack_.string() + "-journal");
+  }
+}
+
+TEST_F(PackTest, NoneIsWrittenOverOrBesideWhatCannotBeLookedAt) {
+  const fs::path database = directory_ / "all.db";
+  const std::string before = read_bytes(database);
+  const std::string journal = pack_.string() + "-journal";
+  for (const int error : {EIO, ESTALE, ENOTCONN, EACCES}) {
+    SCOPED_TRACE(::strerrorname_np(error));
+    {
+      const FailingLook lost(database, error);
+      EXPECT_THROW(store_->write_pack(database, {"x", {}, {}}), DatabaseError);
+    }
+    EXPECT_TRUE(read_bytes(database) == before) << "a database is lost";
+    const FailingLook lost(journal, error);
+    try {
+      pack();
+      ADD_FAILURE() << "packed beside a journal that may be hot";
+    } catch (const DatabaseError& refusal) {
+      EXPECT_THAT(refusal.what(), HasSubstr(journal + " cannot be looked at"));
+    }
+    EXPECT_FALSE(fs::exists(pack_));
   }
 }
 
