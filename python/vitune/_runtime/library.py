@@ -1,6 +1,6 @@
 # python/vitune/_runtime/library.py -- Finds libvitune and the vitune command, and loads the library once.
 # SPDX-License-Identifier: Apache-2.0
-"""No environment variable names code to load: a program that wants another library says use_library()."""
+"""No environment variable names this library: a program that wants another one says use_library()."""
 from __future__ import annotations
 
 import ctypes
