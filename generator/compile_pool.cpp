@@ -29,7 +29,7 @@ using Finished = std::pair<std::uint64_t, CompileResult>;
 constexpr milliseconds kSendLimit{2000};
 constexpr milliseconds kSlice{20};  // how long output of workers may wait to be taken in
 constexpr int kMaxFailedStarts = 3;
-constexpr int kTries = 2;          // of a compile whose worker stands still
+constexpr int kTries = 2;          // of a compile whose worker stands still or is killed
 constexpr int kMaxCompiles = 500;  // then a worker is replaced: NVRTC's memory only grows
 
 struct Job {
@@ -65,8 +65,7 @@ milliseconds since(TimePoint start) {
 }
 
 // "exit status 1; its last words: ..."
-std::string ending_of(Worker& worker) {
-  const auto end = worker.child.kill();
+std::string ending_of(Worker& worker, const std::optional<ChildEnd>& end) {
   std::string text = end ? end->text() : "a state in which not even SIGKILL ends it";
   const std::string words = worker.child.output();
   if (!words.empty()) text += "; its last words:\n" + words;
@@ -98,6 +97,7 @@ struct CompilePool::State {
   void finish(Worker& worker, CompileResult result);
   void fail_job(Worker& worker, CompileStatus status, const std::string& why);
   void fail_start(Worker& worker, const std::string& why);
+  void begin_again(Worker& worker);
   void lose(Worker& worker, const std::string& why);
   void end_slow(Worker& worker);
   void end_stalled(Worker& worker);
@@ -190,9 +190,18 @@ void CompilePool::State::fail_start(Worker& worker, const std::string& why) {
                                        why);
 }
 
+void CompilePool::State::begin_again(Worker& worker) {
+  queue.push_front(std::move(worker.job));
+  worker.state = Worker::State::kGone;
+}
+
 // The worker is of no use any more.
 void CompilePool::State::lose(Worker& worker, const std::string& why) {
-  const std::string text = why + "; the process ended with " + ending_of(worker);
+  const auto end = worker.child.kill();
+  // By a person, or by a machine that lacks memory, which says nothing of the kernel.
+  const bool was_killed = worker.state == Worker::State::kBusy && end && end->killed;
+  if (was_killed && worker.job.tries < kTries) return begin_again(worker);
+  const std::string text = why + "; the process ended with " + ending_of(worker, end);
   if (worker.state == Worker::State::kStarting) fail_start(worker, text);
   if (worker.state == Worker::State::kBusy) {
     fail_job(worker, CompileStatus::kCrash, "the compile worker " + text);
@@ -276,11 +285,7 @@ void CompilePool::State::end_stalled(Worker& worker) {
                            " ms of processor time in " +
                            std::to_string(since(worker.started).count()) + " ms";
   worker.child.kill();
-  if (worker.job.tries < kTries) {
-    queue.push_front(std::move(worker.job));
-    worker.state = Worker::State::kGone;
-    return;
-  }
+  if (worker.job.tries < kTries) return begin_again(worker);
   fail_job(worker, CompileStatus::kTimeout,
            "the machine is too busy to compile, or stood still: the compile worker got " + what +
                ", and no more the time before; nothing is said of the kernel, try again");

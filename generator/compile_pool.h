@@ -3,6 +3,7 @@
 // A worker that compiles for too long is killed (kTimeout), one that dies is replaced (kCrash). The
 // deadline is one of processor time, so that a loaded machine fails nothing; a worker that gets
 // none for long is replaced too and its compile begun once more (kTimeout if that ends so as well).
+// So it is with one that somebody else kills, a machine that lacks memory, say (kCrash then).
 // Workers start as work arrives. One thread drives it, and it makes progress only inside its own
 // calls: call wait() at least whenever one of descriptors() is readable, and every second or so for
 // the deadlines.

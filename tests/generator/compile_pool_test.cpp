@@ -96,6 +96,7 @@ TEST(CompilePool, EveryMischiefEndsOneJobOnlyAndTheNextCompileSucceeds) {
       {"dribble", CompileStatus::kTimeout, "try again"},
       {"segv", CompileStatus::kCrash, ""},  // a sanitizer turns the signal into an exit
       {"exit 0", CompileStatus::kCrash, "exit status 0"},
+      {"be killed", CompileStatus::kCrash, "signal 9"},
       {"half frame", CompileStatus::kCrash, "closed its connection"},
       {"garbage", CompileStatus::kCrash, "garbage"},
       {"huge length", CompileStatus::kCrash, "garbage"},
@@ -147,15 +148,17 @@ TEST(CompilePool, AFloodOfWordsEndsByOneOfTheLimits) {
   EXPECT_TRUE(compiles(pool, job("ok")));
 }
 
-TEST(CompilePool, ACompileWhoseWorkerStoodStillIsBegunOnceMore) {
+TEST(CompilePool, ACompileWhoseWorkerStoodStillOrWasKilledIsBegunOnceMore) {
   const auto mark = std::filesystem::path(::testing::TempDir()) /
                     ("vitune_pool_mark_" + std::to_string(::getpid()));
   CompilePoolOptions options = fake("serve");
   options.worker_command.push_back(mark.string());
   options.wall_limit = 10 * kBrief;
   CompilePool pool(options);
-  EXPECT_EQ(compile_one(pool, job("stop once")).status, CompileStatus::kOk);
-  EXPECT_TRUE(std::filesystem::remove(mark));
+  for (const char* what : {"stop once", "kill once", "end once"}) {
+    EXPECT_EQ(compile_one(pool, job(what)).status, CompileStatus::kOk) << what;
+    EXPECT_TRUE(std::filesystem::remove(mark)) << what;
+  }
 }
 
 TEST(CompilePool, TheDeadlineDoesNotRunWhileTheWorkerIsStopped) {

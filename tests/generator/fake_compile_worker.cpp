@@ -91,6 +91,7 @@ bool misbehave(const std::string& what, std::uint64_t id) {
   if (what == "stop") raise(SIGSTOP);
   if (what == "segv") raise(SIGSEGV);
   if (what == "exit 0") _exit(0);
+  if (what == "be killed") raise(SIGKILL);
   if (what == "half frame") return write_raw(frame.substr(0, frame.size() / 2)), _exit(0), true;
   if (what == "dribble") return write_raw(frame.substr(0, 10)), sleep_for_ever(), true;
   if (what == "garbage")
@@ -128,10 +129,10 @@ int serve(const std::string& start, const std::string& argument) {
     const auto job = decode_job(frame->payload);
     if (!job) return 1;
     if (start == "meet") meet(argument, 2);
-    // The first worker stops at it; the next finds its mark.
-    if (job->main == "stop once" && !std::filesystem::exists(argument)) {
+    // The first worker ends at it; the next finds its mark.
+    if (job->main.ends_with(" once") && !std::filesystem::exists(argument)) {
       std::ofstream(argument) << "here";
-      raise(SIGSTOP);
+      raise(job->main == "stop once" ? SIGSTOP : job->main == "end once" ? SIGTERM : SIGKILL);
     }
     if (misbehave(job->main, frame->id)) continue;
     CompileResult result = canned_result();
