@@ -34,7 +34,11 @@ std::optional<fs::path> find_data_dir_near(const fs::path& program,
                                            const std::function<void(const std::string&)>& refused) {
   for (const fs::path& candidate : data_dir_candidates(program)) {
     std::error_code error;
-    if (!fs::exists(candidate / kMarker, error)) continue;
+    const fs::path marker = candidate / kMarker;
+    if (!fs::exists(marker, error)) {
+      if (error && refused) refused(text_of({Doubt::Reason::kUnseen, marker, 0, error.value()}));
+      continue;
+    }
     const fs::path folder = fs::canonical(candidate, error);
     if (error) continue;
     const auto doubt = doubt_of_tree(folder, trust_of_program(program), 1);

@@ -10,9 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <functional>
 
 #include "core/error.h"
+#include "tests/faked_looks.h"
 #include "tests/temporary_directory.h"
 
 namespace vitune {
@@ -133,6 +135,13 @@ TEST_F(DataDirTest, ModesThatLetOthersWriteAreRefused) {
     EXPECT_FALSE(finds_report()) << name;
     ASSERT_EQ(::chmod(path.c_str(), closed), 0);
     EXPECT_TRUE(finds_report());
+  }
+}
+
+TEST_F(DataDirTest, AFolderThatCannotBeLookedIntoIsNotLeftOutInSilence) {
+  for (const int error : {EIO, ESTALE, EACCES}) {
+    const test::FailingLook lost(data_ / "bench_problems.json", error);
+    EXPECT_THAT(refusal(), HasSubstr("bench_problems.json cannot be looked at"));
   }
 }
 
