@@ -170,6 +170,9 @@ TEST(WindowAttentionOperatorTest, CtasThatKeepABiasMeetItAgain) {
   };
   constexpr const char* kFive = "bf16 b=32 image=56 window=7 h=5 d=32 bias=bf16:1x5x49x49";
   EXPECT_EQ(grid(kFive, 4), 528u);
+  const auto unasked =
+      testing_support::plan_of(WindowAttentionProblem::parse(kFive), config, device, {});
+  EXPECT_EQ(unasked.kernels.front().shape.grid[0], 132u) << "how many fit is not known";
   config.set("kBiasInRegisters", 1);
   EXPECT_EQ(grid(kFive, 4), 525u);
   config.set("kHeadsPerCta", 2);  // 5 CTAs have 10 heads: twice each of 5
