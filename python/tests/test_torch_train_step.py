@@ -3,6 +3,7 @@
 import copy
 import functools
 import itertools
+import sys
 import unittest
 import warnings
 from unittest import mock
@@ -49,6 +50,17 @@ def by_vitune(clip, accumulate, kept=None, **options):
             kept.append(step)
         return lambda micro: [step(*batch).item() for batch in micro]
     return run_of
+
+
+def calls_of(run):
+    """How many functions Python calls, its own and those in C."""
+    events = []
+    sys.setprofile(lambda frame, event, argument: events.append(event))
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return sum(event in ("call", "c_call") for event in events)
 
 
 class Gate(nn.Module):
@@ -359,6 +371,39 @@ class CapturedStepTest(unittest.TestCase):
                 self.expect_alike(step, batches(WARM + 2))
                 self.assertEqual((self.graphs.made, len(step.report().changes)), (2, 1))
                 self.assertIn(words, str(step.report()))
+
+    def test_equal_numbers_that_are_other_objects_are_no_change_and_what_changes_after_them_is_seen(self):
+        self.model[2], self.other[2] = Gate(), Gate()
+        step = self.step()
+        self.expect_alike(step, batches(WARM + 2))
+        for _ in range(3):
+            self.model[2].factor, self.model[2].scaling = float("1.0"), {"a": float("1.0")}
+            self.expect_alike(step, batches(1))
+        self.assertEqual(self.graphs.made, 1)
+        self.model[2].scaling["a"] = self.other[2].scaling["a"] = 2.0
+        self.expect_alike(step, batches(WARM + 2))
+        self.assertEqual(self.graphs.made, 2)
+
+    def test_memory_of_the_optimizers_state_that_is_another_is_seen(self):
+        step = self.step()
+        self.expect_alike(step, batches(WARM + 3))
+        state = self.optimizer.state[self.model[4].weight]
+        state["exp_avg"].data = state["exp_avg"].data.clone()
+        self.expect_alike(step, batches(WARM + 2))
+        self.assertEqual(self.graphs.made, 2)
+        self.assertIn("state was replaced", str(step.report()))
+
+    def test_a_replayed_step_makes_as_many_calls_of_python_whatever_the_size_of_the_model(self):
+        counts = set()
+        for layers in (2, 50):
+            self.model = nn.Sequential(*(module for _ in range(layers) for module in (nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Dropout(0.1))))
+            self.optimizer = CAPTURABLE["AdamW"](self.model.parameters(), lr=RATE)
+            step = self.step()
+            for batch in batches(WARM + 3):
+                step(*batch)
+            next(iter(step._graphed.shapes.values())).graph.replay = lambda: None
+            counts.add(calls_of(lambda: step(*batch)))
+        self.assertEqual(len(counts), 1, counts)
 
     def test_modules_of_the_loss_are_seen_as_those_of_the_model(self):
         for buffer in (False, True):

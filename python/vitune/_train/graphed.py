@@ -5,6 +5,7 @@ user's own steps, so that nothing is undone, and the capture itself computes not
 from __future__ import annotations
 
 import dataclasses
+import operator
 import time
 import warnings
 from collections.abc import Callable, Hashable
@@ -23,6 +24,7 @@ from .work import Work
 
 WARM = 3  #: calls of a shape before its capture: what is compiled, loaded or allocated at first calls is so outside of it
 MOST_SHAPES = 8  #: each keeps its memory
+_gradient = operator.attrgetter("grad")
 _SHORT, _MOST_SHORT = 2, 3  #: graphs that are replayed so seldom before a change, so often in a row, are refused
 
 
@@ -215,8 +217,8 @@ class Graphed:
     def _replay(self, shape: Shape) -> Any:
         shape.graph.replay()
         shape.replays += 1
-        for leaf, gradient in zip(self._leaves, shape.gradients):
-            if leaf.grad is not gradient:
+        if not all(map(operator.is_, map(_gradient, self._leaves), shape.gradients)):
+            for leaf, gradient in zip(self._leaves, shape.gradients):
                 leaf.grad = gradient
         # Whoever keeps something made of the weights, as vitune.compile() does of those that serve, looks at the count of writes.
         torch.autograd.graph.increment_version(self._written)

@@ -1,14 +1,16 @@
 # python/vitune/_train/standing.py -- What a graph has addresses and constants of, so that a change of it is seen before a replay.
 # SPDX-License-Identifier: Apache-2.0
-"""At every call, while the GPU computes the step before: some tenths of a millisecond for a ViT-B. Identities are compared of what is held
-here, so that nothing new can have them; tensors are not held, which would keep the memory of a step."""
+"""At every call, before its graph is launched: a short look (glance.py), and where that does not know the long one here. Identities are
+compared of what is held here, so that nothing new can have them; tensors are not held, which would keep the memory of a step."""
 from __future__ import annotations
 
+import operator
 from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
 
+from .glance import Content, Glance
 from .work import Work
 
 #: Of nn.Module, without an accessor of PyTorch's.
@@ -20,6 +22,7 @@ _CONTAINERS = (tuple, list, dict, set)
 _SHORT = 64  #: of a container, which is compared by what it holds
 _GONE = object()
 _OF_NO_SETTING = ("params", "lr", "initial_lr")
+_is_training = operator.attrgetter("training")
 _SCALER = ("_scale", "_growth_tracker", "_growth_factor", "_backoff_factor", "_growth_interval")
 
 
@@ -40,13 +43,43 @@ class Standing:
         self._copied = [(*slot, _of(value)) for *slot, value in slots if isinstance(value, (Tensor, *_CONTAINERS))]
         self._tensors = [*work.parameters(), *(buffer for top in roots.values() for buffer in top.buffers())]
         self._then = self._now()
+        self._glance: Optional[Glance] = None
+        self._rest: list[tuple[dict[str, Any], str, Any]] = []  # what a glance does not see
 
     def modes(self) -> tuple[bool, ...]:
         """train() or eval() of each module: other graphs, not another model."""
-        return tuple([module.training for module in self._modules])
+        return tuple(map(_is_training, self._modules))
 
     def change(self) -> Optional[str]:
         """What is not as it was, "the optimizer's state was replaced"; None, if all is."""
+        if self._glance is not None and self._glance.sees_no_change() and not self._changed(self._rest) and self._scaler() == self._then["scaler"]:
+            return None
+        change = self._long_look()
+        if change is None:
+            self._make_glance()
+        return change
+
+    def _make_glance(self) -> None:
+        """Of what is there now, so that an equal number that is another object costs one long look."""
+        named = [*((values, name) for values, name, *_ in (*self._held, *self._copied)),
+                 *((group, name) for group in self._work.optimizer.param_groups for name in group if name not in _OF_NO_SETTING)]
+        slots, contents = [], []
+        self._rest = []
+        for values, name in named:
+            value = values.get(name, _GONE)
+            if type(value) in (list, dict) and _holds_constants(value):
+                contents.append(value)
+            elif isinstance(value, (Tensor, *_CONTAINERS)) and not (type(value) is tuple and _holds_constants(value)):
+                self._rest.append((values, name, _of(value)))
+                continue
+            slots.append((values, name))
+        optimizer = self._work.optimizer
+        try:
+            self._glance = Glance(self._dicts, [*self._attributes, *optimizer.param_groups], slots, contents, self._tensors, optimizer)
+        except TypeError:  # the optimizer's state is more than tensors
+            self._glance = None
+
+    def _long_look(self) -> Optional[str]:
         now = self._now()
         if now != self._then:
             return _SENTENCES[next(name for name in now if now[name] != self._then[name])]
@@ -57,8 +90,15 @@ class Standing:
                 return f"{path} changed from {old!r} to {new!r}" if known else f"{path} was replaced"
         return next((f"{path} was replaced or changed" for values, name, path, old in self._copied if _of(values.get(name, _GONE)) != old), None)
 
+    def _changed(self, slots: list[tuple[dict[str, Any], str, Any]]) -> bool:
+        return any(_of(values.get(name, _GONE)) != old for values, name, old in slots)
+
+    def _scaler(self) -> Any:
+        scaler = self._work.scaler
+        return scaler and [_of(getattr(scaler, name)) for name in _SCALER]
+
     def _now(self) -> dict[str, Any]:
-        optimizer, scaler = self._work.optimizer, self._work.scaler
+        optimizer = self._work.optimizer
         groups = optimizer.param_groups
         return {
             "modules": (list(map(len, self._dicts)), [id(part) for each in self._parts for part in each.values()]),
@@ -68,7 +108,7 @@ class Standing:
             "groups": [list(map(id, group["params"])) for group in groups],
             "settings": [[(name, _of(value)) for name, value in group.items() if name not in _OF_NO_SETTING] for group in groups],
             "state": [value.data_ptr() for each in optimizer.state.values() for value in each.values() if isinstance(value, Tensor)],
-            "scaler": scaler and [_of(getattr(scaler, name)) for name in _SCALER],
+            "scaler": self._scaler(),
         }
 
 
@@ -82,6 +122,12 @@ _SENTENCES = {
     "state": "the optimizer's state was replaced",
     "scaler": "the scaler's state was replaced, or its settings changed",
 }
+
+
+def _holds_constants(container: Content | tuple[Any, ...]) -> bool:
+    """And few, all of which are compared."""
+    elements = [*container, *container.values()] if isinstance(container, dict) else container
+    return len(container) <= _SHORT and all(type(each) in _CONSTANTS for each in elements)
 
 
 def _of(value: Any) -> Any:
