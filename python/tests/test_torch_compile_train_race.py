@@ -49,13 +49,13 @@ class RaceCase(TrainCase):
         self.raced.append((ours(), theirs()))
         return benchmark.Times(20.0 if len(self.raced) in self.lost else 5.0, 10.0)
 
-    def report(self, model, x, on=True, **keywords):
+    def report(self, model, x, on=True, images=True, **keywords):
         torch._dynamo.reset()
         self.raced.clear()
         self.asked.clear()
         backend._times.clear()
         compiled = vitune.compile(model, fullgraph=True, **{"training": True, **keywords})
-        step(compiled, x, on)
+        step(compiled, x, on, images=images)
         return vitune.report(compiled)
 
 

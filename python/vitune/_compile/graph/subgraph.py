@@ -144,14 +144,15 @@ def _run_in_training(module: fx.GraphModule, inputs: Sequence[Sequence[Any]]) ->
         with torch.enable_grad():
             results = [result for result in module(*given) if result.requires_grad]
             if not grads:
-                grads.extend(_gradient(result.detach(), benchmark.GRADIENT_SEED + i) for i, result in enumerate(results))
-            return *results, *torch.autograd.grad(results, [value for value in given if getattr(value, "requires_grad", False)], grads)
+                grads.extend(_gradient(result, i) for i, result in enumerate(results))
+            return *results, *torch.autograd.grad(results, [value for value in given if value.requires_grad], grads)
     return run
 
 
-def _gradient(result: Tensor, seed: int) -> Tensor:
-    """The same numbers for results that lie differently, lying as the result."""
-    return torch.empty_like(result).copy_(benchmark.sample(torch.empty(result.shape, dtype=result.dtype, device="meta"), result.device, seed))
+def _gradient(result: Tensor, place: int) -> Tensor:
+    """Laid out as the result; the same numbers for each layout."""
+    dense = benchmark.sample(torch.empty(result.shape, dtype=result.dtype, device="meta"), result.device, benchmark.GRADIENT_SEED + place)
+    return torch.empty_like(result.detach()).copy_(dense)
 
 
 def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build) -> Optional[Times]:

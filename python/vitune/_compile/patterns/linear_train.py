@@ -21,19 +21,22 @@ from ..graph.distinct import once
 from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, outside, selected, value_of, wants_gradient
 from ..graph.mutations import is_changed_between
 from ..graph.tree import after_quiet, arguments_of, is_op, only_user
-from .linear import ends, why_not_type
+from .linear import ends, same, why_not_type
 
 _OPS = torch.ops.vitune
 Of = Callable[[fx.Node], Any]
 
 
 class Layer(NamedTuple):
-    """One call of F.linear, which computes in the type of its result."""
+    """One call of F.linear, or of what is one of rows made of its input; it computes in the type of its result."""
 
     node: fx.Node
     x: fx.Node
     weight: fx.Node
     bias: Optional[fx.Node]
+    rows: Of = same  #: of x
+    matrix: Of = same  #: of the weight
+    back: Of = same  #: of the result
 
     @staticmethod
     def of(node: fx.Node) -> "Layer":
@@ -56,7 +59,7 @@ class Layer(NamedTuple):
         values = [value_of(node) for node in self.operands]
         if any(not isinstance(value, Tensor) for value in values):
             return "its operands are no tensors that are known"
-        if values[1].dim() != 2 or len(values) == 3 and values[2].dim() != 1:
+        if self.matrix is same and values[1].dim() != 2 or len(values) == 3 and values[2].dim() != 1:
             return "its weight is no matrix, or its bias no vector"
         kind = next(filter(None, map(foreign, values)), "")
         if kind:
@@ -70,12 +73,13 @@ class Layer(NamedTuple):
         return "" if values[0].device.type == "cpu" else outside(values[0])
 
     def x_as(self, of: Of) -> Any:
-        return self._cast(self.x, of(self.x))
+        return self._cast(self.x, self.rows(of(self.x)))
 
     def parameters(self, of: Of) -> tuple[Any, Any, Any]:
         """Weight, the same in the type of the products, without a gradient, and bias."""
         weight = of(self.weight)
-        return weight, self._cast(self.weight, weight.detach()), None if self.bias is None else of(self.bias)
+        w16 = self.matrix(self._cast(self.weight, weight.detach()))
+        return self.matrix(weight), w16, None if self.bias is None else of(self.bias)
 
     def _cast(self, node: fx.Node, tensor: Any) -> Any:
         return tensor if value_of(node).dtype == self.dtype else tensor.to(self.dtype)
@@ -86,7 +90,8 @@ class Layer(NamedTuple):
 
     def backward_texts(self, after: Optional[str] = None) -> Iterator[str]:
         """after: the activation that x is the result of, whose argument lies as x does."""
-        x, (_, w16, _), dy = self.x_as(as_compiled), self.parameters(as_compiled), as_compiled(self.node)
+        x, (_, w16, _) = self.x_as(as_compiled), self.parameters(as_compiled)
+        dy = as_compiled(self.node) if self.rows is same else x.new_empty((*x.shape[:-1], len(w16)))
         if after is not None:
             yield training_ops.act_input_grad_text(dy, w16, x, after)
         elif wants_gradient(value_of(self.x)):
@@ -125,7 +130,7 @@ class Place(NamedTuple):
             return fx.Proxy(graph.call_function(target, tuple(word.node if isinstance(word, fx.Proxy) else word for word in words)), tracer)
         first = (self.first.x_as(proxy), *self.first.parameters(proxy))
         if self.activation is None:
-            return [call(_OPS.linear_train.default, *first).node]
+            return [self.first.back(call(_OPS.linear_train.default, *first)).node]
         both = call(_OPS.linear_act_train.default, *first, self.activation)
         pre, out = (call(operator.getitem, both, i) for i in range(2))
         if self.second is None:
@@ -144,6 +149,7 @@ class Place(NamedTuple):
         device, wants = value_of(self.first.x).device, [wants_gradient(value_of(node)) for node in self.operands]
 
         types = [value_of(node).dtype for node in self.operands]
+        shapes = [] if self.first.rows is same else [tuple(value_of(node).shape) for node in (*self.operands, self.nodes[-1])]
 
         def asks(text: str) -> Callable[[], Selection]:
             return lambda: once(lambda: selected(text, device.index), Place, text, device)
@@ -153,7 +159,7 @@ class Place(NamedTuple):
         on_gpu = attention_ops.is_on_gpu(value_of(self.first.x))
         asked = [*map(asks, once(self.texts, Place, self))] if on_gpu else []
         return Match(self.call, [self.nodes[-1]], self.nodes[-1], lambda graph: self.build(graph, lambda node: node),
-                     asked[0] if asked else None, self.nodes[:-1], race, surroundings=f"gradients of {wants}, {types}", ask_further=asked[1:],
+                     asked[0] if asked else None, self.nodes[:-1], race, surroundings=f"gradients of {wants}, {types}, {shapes}", ask_further=asked[1:],
                      unserved="" if on_gpu else f"device {device.type}")
 
 

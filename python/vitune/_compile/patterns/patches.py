@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from ..._runtime.errors import Unsupported
-from ..graph.match import FusionPattern, Match, NoMatch, outside, value_of
+from ..graph.match import FusionPattern, Match, NoMatch, outside, value_of, wants_gradient
 from ..graph.tokens import is_turned
 from ..graph.tree import Tree, arguments_of, is_op, only_user
 from . import linear as linear_pattern
@@ -64,23 +64,24 @@ class Patches(FusionPattern):
             x, weight, bias, *rest = arguments_of(node).values()
         except Unsupported:
             return
-        patches = _patches(value_of(x), value_of(weight), *rest)
-        if patches is None:
-            return  # a convolution as others are
+        patches = patches_of(value_of(x), value_of(weight), *rest)
+        if patches is None or wants_gradient(value_of(node)):  # a convolution as others are, or see patches_train.py
+            return
         dtype = value_of(node).dtype
         fusion = Fusion(x, weight, bias, End((node,)), dtype, None, "patch embedding", patches.rows, patches.matrix)
         why_not = linear_pattern.why_not_type(dtype) or outside(value_of(x)) or outside(value_of(weight))
         if why_not:
             yield NoMatch("patch embedding", why_not)
             return
-        tokens = _as_tokens(node)
+        tokens = as_tokens(node)
         if tokens:
             yield from largest_first(fusion, ends((node, *tokens)))
         else:
             yield from largest_first(fusion._replace(back=patches.pixels), [End((node,))])
 
 
-def _patches(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Optional[_Patches]:
+def patches_of(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Optional[_Patches]:
+    """Those that a convolution takes one by one; None: it is none of such."""
     if not isinstance(x, Tensor) or x.dim() != 4 or groups != 1:
         return None
     _, channels, height, width = x.shape
@@ -100,7 +101,7 @@ def _pair(argument: Any) -> Any:
 _FLAT = Tree("flatten", start_dim=2, end_dim=-1)
 
 
-def _as_tokens(node: fx.Node) -> tuple[fx.Node, ...]:
+def as_tokens(node: fx.Node) -> tuple[fx.Node, ...]:
     """flatten(2) and transpose(1, 2), which make rows of the convolution's result, and the copy of these that may follow; ():
     something else follows."""
     flat = only_user(node)
