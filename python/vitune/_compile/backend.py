@@ -11,7 +11,6 @@ from typing import Any, Optional
 
 import torch
 from torch import fx
-from torch._dynamo.backends.registry import register_backend
 from torch._inductor import config as inductor_config
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
@@ -20,7 +19,7 @@ from .._ops import attention as attention_ops
 from .._runtime.context import Selection
 from .._runtime.errors import InvalidArgument, VituneError
 from .._runtime.structs import VERSION
-from . import decompositions
+from . import by_name, decompositions
 from .graph import benchmark, checkpoints, dead_rows, distinct, inputs as graph_inputs, subgraph, tokens
 from .graph.benchmark import Times
 from .graph.folded_parameters import FoldedParameters, FoldCache
@@ -53,6 +52,7 @@ def register(pattern: FusionPattern | type[FusionPattern]) -> Any:
 
 
 decompositions.register()
+by_name.register()
 _times: dict[Any, Optional[Times]] = {}  # of this process, for all models
 _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
 
@@ -279,13 +279,6 @@ class Backend:
         """Asked by torch._dynamo.reset()."""
         self._inductor.reset()
         self.graphs.clear()
-
-
-@register_backend(name="vitune")
-def _by_name(module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
-    """torch.compile(backend="vitune"). Of backends that have a name Dynamo lets go of its weak references to parameters, for which
-    torch.utils.swap_tensors refuses them."""
-    return Backend(None, None, None, None, True)(module, inputs)
 
 
 def _wanted(replace: Optional[Iterable[str]], training: bool) -> frozenset[str]:
