@@ -58,6 +58,58 @@ def _whole(measured: dict[str, Any]) -> Iterator[str]:
                    f"| {row['bytes'] / ms / 1e9:.2f} | {f'{floor / ms / 10:.0f} %' if floor else '–'} | {f'{energy:.4f}' if energy else '–'} |")
 
 
+_STEPS = """
+### Its training here
+
+A step of CCT-14/7x2 at 384 px as its authors train it (their block, attention dropout 0.1, drop path 0.1, AMP, AdamW, cross entropy), milliseconds and GiB at most, as `benchmarks/train_models/` measures
+it by each of PyTorch's ways and by vitune. Attention with dropout is PyTorch's in all of them.
+"""
+_NO_STEPS = "Not measured yet: `make train-models`. Nor are the work's four variants (attention written out or fused, MLP fused or not) one by one."
+_ACCURACY = """
+### Accuracy here
+
+The work lost 20 points. `python -m train_cct.compare` (`examples/train_cct/`) asks of each way whether it does: three seeds each, accuracy of test images, *in the band* if the mean is within the range of fp32's seeds, half a point added at
+both ends. *Distance*: of the losses of an epoch in which nothing is dropped from those of fp32 at the same steps; a way *follows* fp32 if it is at most twice as far away as PyTorch's AMP. The last way has a fault on purpose.
+"""
+_NO_ACCURACY = "Not measured on a GPU yet; the example's page has a small run of a CPU."
+
+
+def _steps(results: pathlib.Path) -> Iterator[str]:
+    """A line for each batch and mode that was measured."""
+    yield _STEPS
+    path, found = results / "train_models.json", []
+    measured = documents.read(path, "train_models", "benchmarks/train_models") if path.exists() else {}
+    for row in documents.rows(measured, "rows") if measured else []:
+        if row.get("model") == "cct_14_7x2_384":
+            for way, times in row["ms"].items():
+                peak = row.get("peak_gb", {}).get(way)
+                found.append(f"| {row['batch']} | {row['mode']} | {way} | {times['ms']:.2f} | {f'{peak:.2f}' if peak else '–'} |")
+    if not found:
+        yield _NO_STEPS
+        return
+    yield f"{documents.device_name(measured)}, {documents.day(measured)}; {documents.versions(measured)}.\n"
+    yield "| batch | mode | way | ms | GiB |\n|--:|--|--|--:|--:|"
+    yield from found
+
+
+def _accuracy(results: pathlib.Path) -> Iterator[str]:
+    """A line for each way of each data set."""
+    yield _ACCURACY
+    paths = sorted(results.glob("train_cct*.json"))
+    if not paths:
+        yield _NO_ACCURACY
+    for path in paths:
+        measured = documents.read(path, "train_cct", "examples/train_cct/compare.py")
+        recipe = measured["recipe"]
+        yield (f"{recipe['model']} on {measured['data']}, {recipe['epochs']} epochs; {documents.device_name(measured)}, {documents.day(measured)};"
+               f" {documents.versions(measured)}.\n")
+        yield "| way | accuracy, % | seeds | in the band | distance | follows |\n|--|--:|--|--|--:|--|"
+        for row in documents.rows(measured, "rows"):
+            seeds = ", ".join(f"{100 * each:.2f}" for each in row["accuracy"])
+            yield (f"| {row['says']} | {100 * row['mean']:.2f} | {seeds} | {'yes' if row['in_band'] else 'no'} | {row['distance']:.1e} "
+                   f"| {'yes' if row['follows'] else 'no'} |")
+
+
 def _key(text: str) -> tuple[Any, ...]:
     found = attention(text)
     return (found.batch, found.heads, found.nq, found.nk, found.d, found.plain) if found else (text,)
@@ -110,6 +162,8 @@ def page(results: pathlib.Path, works: pathlib.Path) -> str:
         lines += [f"\n{work['note']}"] if work.get("note") else []
         for table in work["tables"]:
             lines += _table(table, ours)
+        if work.get("trains"):
+            lines += [*_steps(results), *_accuracy(results)]
     lines.append(_WHOLE.rstrip())
     whole = results / "end_to_end.json"
     if whole.exists():

@@ -110,6 +110,20 @@ class Works(unittest.TestCase):
         self.assertEqual(written, (ROOT / "docs/works.md").read_text(), "run benchmarks/report/works.py")
         self.assertIn("| ours only: tuned | - | 18.4 µs |", written)
 
+    def test_trainings_of_the_convolutional_transformer_have_a_line_for_each_way(self):
+        common = {"schema": 1, "device": {"name": "a GPU"}, "date": "2026-11-28T00:00:00", "versions": {"torch": "2.11"}}
+        steps = {**common, "command": "train_models", "rows": [
+            {"model": "cct_14_7x2_384", "batch": 8, "mode": "called", "ms": {"eager": {"ms": 40.0}}, "peak_gb": {"eager": 1.26}},
+            {"model": "another", "batch": 8, "mode": "called", "ms": {"eager": {"ms": 1.0}}}]}  # fmt: skip
+        row = {"says": "PyTorch, AMP", "accuracy": [0.5, 0.75, 1.0], "mean": 0.75, "in_band": True, "distance": 1e-4, "follows": False}
+        accuracy = {**common, "command": "train_cct", "data": "digits", "recipe": {"model": "cct_7_3x1", "epochs": 6}, "rows": [row]}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, document in (("train_models", steps), ("train_cct", accuracy)):
+                (pathlib.Path(folder) / f"{name}.json").write_text(json.dumps(document))
+            found = [*works._steps(pathlib.Path(folder)), *works._accuracy(pathlib.Path(folder))]
+        self.assertEqual([line for line in found if "eager" in line], ["| 8 | called | eager | 40.00 | 1.26 |"])
+        self.assertEqual(found[-1], "| PyTorch, AMP | 75.00 | 50.00, 75.00, 100.00 | yes | 1.0e-04 | no |")
+
     def test_whole_passes_have_a_line_for_each_way_that_was_measured(self):
         row = {"size": 224, "batch": 32, "flops": 2e12, "bytes": 4e9, "floor_us": 1500.0, "ms": {"torch": {"ms": 4.0}, "runner": {"ms": 2.0}},
                "joules": {"runner": 0.0312}}  # fmt: skip
