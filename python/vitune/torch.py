@@ -9,12 +9,13 @@
 
 Attention that vitune cannot serve goes to PyTorch's own implementation: counted by reason in stats(), and a FallbackWarning
 the first time that a reason is met. layer_norm over the last dimension is served too, where the operators' library is loaded;
-other norms, and those under autocast, are PyTorch's as before.
+other norms, and those under autocast, are PyTorch's as before. Calls that need a gradient are served where a CUDA graph captures them, or
+all of them with install(training=True).
 """
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
@@ -46,7 +47,7 @@ class Stats:
     default: int  #: launches of a kernel that was not tuned
     fallbacks: int  #: calls that PyTorch answered
     reasons: dict[str, int]  #: the same by reason
-    norms: int = 0  #: calls of layer_norm that vitune answered
+    norms: int = 0  #: calls of layer_norm, and of rms_norm in training, that vitune answered
     missed: str = ""  #: what is not served here at all, and why: without the operators' library no LayerNorm is
 
     def __sub__(self, before: "Stats") -> "Stats":
@@ -93,17 +94,20 @@ class enabled:
     """A context manager in which vitune serves scaled_dot_product_attention and layer_norm, in all threads of the process.
 
     May be nested, entered again, and used inside of install(). A model may be compiled inside of it, with fullgraph=True
-    too. timm=True also switches on the fused attention of timm's models where timm leaves it off, Swin and others, and gives NaFlexViT
-    sequences in the place of masks of padding. norms=False leaves layer_norm PyTorch's. A FallbackWarning says once where the
-    operators' library, which serves it, is missing. Raises LibraryNotFound where libvitune cannot be loaded.
+    too. timm=True also switches on the fused attention of timm's models where timm leaves it off: Swin and others. norms=False
+    leaves norms PyTorch's. A FallbackWarning says once where the operators' library, which serves them in inference, is missing.
+    training: which calls that need a gradient are served: None, those that a CUDA graph captures; True, all; False, none. Where blocks are
+    checkpointed the backward pass computes them again, and must come inside too.
+    Raises LibraryNotFound where libvitune cannot be loaded.
     """
 
-    def __init__(self, *, timm: bool = False, norms: bool = True) -> None:
+    def __init__(self, *, timm: bool = False, norms: bool = True, training: Optional[bool] = None) -> None:
         library()
         if norms:
             attention_ops.counters.warn_once(native.what_is_missed())
         self._parts = [part for part, wanted in ((install_module.timm, timm), (install_module.attention, True),
-                                                 (install_module.norms, norms)) if wanted]
+                                                 (install_module.norms, norms), (install_module.training, training is True),
+                                                 (install_module.captured_training, training is not False)) if wanted]
 
     def __enter__(self) -> "enabled":
         for part in self._parts:
@@ -118,9 +122,9 @@ class enabled:
 _installed: list[enabled] = []
 
 
-def install(*, timm: bool = False, norms: bool = True) -> None:
+def install(*, timm: bool = False, norms: bool = True, training: Optional[bool] = None) -> None:
     """enabled() from now on, until uninstall(). Installing again only changes what the arguments say."""
-    wanted = enabled(timm=timm, norms=norms).__enter__()
+    wanted = enabled(timm=timm, norms=norms, training=training).__enter__()
     uninstall()
     _installed.append(wanted)
 

@@ -20,10 +20,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.utils import generic
 
-from ._dropin import packed, padding, sdpa as sdpa_dropin
-from ._dropin.install import Names
-from ._ops import order as result_order, packed_attention as packed_ops
-from ._runtime.counters import counters
+from ._dropin import sdpa as sdpa_dropin, training as training_dropin
+from ._ops import order as result_order
 
 __all__ = ["NAME", "OFFSETS", "PADDED", "attention", "register"]
 
@@ -37,8 +35,17 @@ _is_flash = getattr(generic, "is_flash_attention_requested", None)
 _max_seqlen = getattr(generic, "get_max_seqlen", None)
 
 
-def register() -> None:
-    """Makes "vitune" a value of attn_implementation, with the masks of "sdpa". May be called again."""
+_asked = training_dropin.CAPTURED
+
+
+def register(*, training: Optional[bool] = None) -> None:
+    """Makes "vitune" a value of attn_implementation, with the masks of "sdpa". May be called again.
+
+    training: which calls that need a gradient are served, as of vitune.torch.install(): None, those that a CUDA graph captures; True, all;
+    False, none.
+    """
+    global _asked
+    _asked = training_dropin.asked_by(training)
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, mask)
     for names in _names:
@@ -105,7 +112,7 @@ def attention(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor
         _say_if_split(type(module))
     causal = bool(query.shape[2] > 1 and attention_mask is None and wanted)
     out = sdpa_dropin.attend(query, key, value, attention_mask, dropout, causal, scaling, query.shape[1] != key.shape[1],
-                             result_order.ROWS)  # its transpose is contiguous
+                             result_order.ROWS, _asked)  # its transpose is contiguous
     return out.transpose(1, 2).contiguous(), None
 
 

@@ -13,7 +13,8 @@ from typing import Any, Optional
 
 import torch
 
-from . import layer_norm as dropin_layer_norm, layers, padding, sdpa as sdpa_dropin
+from . import (layer_norm as dropin_layer_norm, layers, norms as dropin_norms, rms_norm as dropin_rms_norm, sdpa as sdpa_dropin,
+               training as dropin_training)
 
 
 class Names:
@@ -78,16 +79,16 @@ class Guarded:
 
 
 class Served:
-    """Whether what `module` offers in PyTorch's place serves, wherever it is held."""
+    """Whether what `module` offers in PyTorch's place serves, wherever it is held: by the name of a switch of it."""
 
-    def __init__(self, module: types.ModuleType) -> None:
-        self._module = module
+    def __init__(self, module: types.ModuleType, name: str = "serving") -> None:
+        self._module, self._name = module, name
 
     def bind(self) -> None:
-        self._module.serving = True
+        setattr(self._module, self._name, True)
 
     def release(self) -> None:
-        self._module.serving = False
+        setattr(self._module, self._name, False)
 
 
 class TimmSwitch:
@@ -162,6 +163,9 @@ attention = Installation(
     Guarded(), Served(sdpa_dropin), Names(sdpa_dropin.original, sdpa_dropin.attention),
     Function(torch, "_native_multi_head_attention", layers.their_heads, layers.heads),
     Function(torch, "_transformer_encoder_layer_fwd", layers.their_layer, layers.layer))
-norms = Installation(*([Served(dropin_layer_norm), Names(dropin_layer_norm.original, dropin_layer_norm.layer_norm)]
-                       if dropin_layer_norm.can_serve else []))
-timm = Installation(TimmSwitch(), NaFlexMasks())
+norms = Installation(
+    *([Served(dropin_layer_norm)] if dropin_layer_norm.can_serve else []), Served(dropin_norms),
+    Names(dropin_layer_norm.original, dropin_layer_norm.layer_norm), Names(dropin_rms_norm.original, dropin_rms_norm.rms_norm))
+training = Installation(Served(dropin_training, "always"))
+captured_training = Installation(Served(dropin_training, "captured"))
+timm = Installation(TimmSwitch())

@@ -1,7 +1,7 @@
 # python/vitune/_dropin/layer_norm.py -- What stands in for PyTorch's layer_norm while vitune is installed.
 # SPDX-License-Identifier: Apache-2.0
-"""Only where the operators' library is loaded: by ctypes a call would cost more than PyTorch's. What is not served is PyTorch's,
-uncounted: whoever installs vitune asks for attention, and a norm is a gain on the way."""
+"""In inference only where the operators' library is loaded: by ctypes a call would cost more than PyTorch's. What is not served is
+PyTorch's, uncounted: whoever installs vitune asks for attention, and a norm is a gain on the way. Training: norms.py."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .._ops import attention as attention_ops, flops
-from . import sdpa as sdpa_dropin
+from . import norms, sdpa as sdpa_dropin
 
 original: Any = torch.nn.functional.layer_norm
 #: See sdpa_dropin.serving.
@@ -25,14 +25,14 @@ _is_grad_enabled = torch.is_grad_enabled
 _is_any_autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)
 _modes = torch._C._len_torch_function_stack
 _transforms = torch._C._functorch.peek_interpreter_stack
-#: True if the operators' library is there.
+#: True if the operators' library is there, which inference needs.
 can_serve = attention_ops.library is not None
 _call = None if attention_ops.library is None else torch.ops.vitune.layer_norm_or_torch.default._op
 
 
 def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
                eps: float = 1e-5) -> Tensor:
-    """layer_norm, served by vitune where it can: over the last dimension, in inference, outside of autocast (which has fp32 results)."""
+    """layer_norm, served by vitune where it can: over the last dimension; in inference outside of autocast (which has fp32 results)."""
     if (serving and type(input) is Tensor and not _is_tracing() and type(normalized_shape) is tuple
             and (input.is_cuda or attention_ops.is_on_gpu(input)) and input.dtype in _SERVED and not _is_grad_enabled()
             and forward_ad._current_level < 0 and type(weight) in _PARAMETERS and type(bias) in _PARAMETERS
@@ -42,6 +42,10 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[
             return _call(input, weight, bias, eps)
         except RuntimeError:
             pass  # PyTorch refused: below it says why in its own words
+    elif _is_grad_enabled() and not _is_tracing():
+        out = norms.trained(input, normalized_shape, weight, bias, eps, False)
+        if out is not None:
+            return out
     return original(input, normalized_shape, weight, bias, eps)
 
 

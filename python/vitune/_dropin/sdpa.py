@@ -12,13 +12,18 @@ from torch.overrides import has_torch_function
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from .._ops import attention as attention_ops, order as result_order
+from .._ops import attention as attention_ops, attention_autograd, order as result_order
 from .._ops.order import TORCHS
+from .._runtime.errors import InvalidArgument, Unsupported, VituneError
+from . import training
 
 original: Any = torch.nn.functional.scaled_dot_product_attention
 #: True if the process wants to be served. What was made of `attention` meanwhile (a partial, a closure, an attribute of
 #: a model) lives longer than that. Compilers guard it.
 serving = False
+
+
+COMPILED = "requires_grad in a model that torch.compile compiles: vitune.compile(model, training=True) serves it"
 
 
 @torch.compiler.assume_constant_result
@@ -28,8 +33,9 @@ def fall_back(reason: str) -> bool:
     return True
 
 
-def reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: float) -> Optional[str]:
-    """Why types and shapes alone rule vitune out; None if they do not."""
+def reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: float,
+           trains: Optional[int] = None) -> Optional[str]:
+    """Why types and shapes alone rule vitune out; None if they do not. trains: as of attend()."""
     for tensor in (q, k, v, mask):
         if tensor is not None and (tensor.is_nested or (type(tensor) is not Tensor and is_traceable_wrapper_subclass(tensor))):
             return f"a tensor of class {type(tensor).__name__}"
@@ -40,7 +46,12 @@ def reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: f
     if attention_ops.needs_gradient(q, k, v, mask):
         if attention_ops.has_tangent(q, k, v, mask):
             return "forward-mode AD: vitune has no derivative"
-        return "requires_grad: vitune has no backward pass; use torch.no_grad() or torch.inference_mode()"
+        if torch.compiler.is_compiling():
+            return COMPILED
+        rows = [tensor.shape[-2] if tensor.dim() > 1 else 0 for tensor in (q, k)]
+        why_not = training.reason(training.installed() if trains is None else trains, *rows)
+        if why_not is not None:
+            return why_not
     if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
         return "inside torch.func (vmap and others)"
     if attention_ops.math_alone():
@@ -137,12 +148,18 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor], dropout_p: float, is_causal: bool,
-           scale: Optional[float], enable_gqa: bool, order: int = TORCHS) -> Tensor:
-    """The same, whether or not vitune is installed; what vitune serves lies in that order (_ops/order.py)."""
+           scale: Optional[float], enable_gqa: bool, order: int = TORCHS, trains: Optional[int] = None) -> Tensor:
+    """The same, whether or not vitune is installed; what vitune serves lies in that order (_ops/order.py). trains: which calls that need a
+    gradient are served (training.py); None: those that whoever installed vitune asked for."""
     why_not = attention_ops.odd_kind(attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if why_not is None:
         query, key, value, attn_mask = cast(query, key, value, attn_mask)
-        why_not = reason(query, key, value, attn_mask, dropout_p)
+        why_not = reason(query, key, value, attn_mask, dropout_p, trains)
+    if why_not is None and attention_ops.needs_gradient(query, key, value, attn_mask):
+        try:
+            return _attend_with_gradient(query, key, value, attn_mask, is_causal, scale, enable_gqa, order)
+        except VituneError as error:
+            why_not = attention_ops.reason_of(error)
     if why_not is not None:
         fall_back(why_not)
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
@@ -151,6 +168,15 @@ def attend(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor
     if order == TORCHS and torch.compiler.is_compiling():
         order = result_order.while_compiling(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     return attention_ops.attention_op(query, key, value, attn_mask, is_causal, scale, enable_gqa, True, order)
+
+
+def _attend_with_gradient(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+                          enable_gqa: bool, order: int) -> Tensor:
+    if result_order.repeats(attn_mask, query):
+        raise InvalidArgument(f"attn_mask of shape {list(attn_mask.shape)} does not broadcast to the batch of {query.shape[0]}")
+    if not enable_gqa and query.dim() == key.dim() == 4 and query.shape[1] != key.shape[1]:
+        raise Unsupported("heads that are broadcast, where a gradient is wanted")
+    return attention_autograd.attend(query, key, value, attn_mask, is_causal, scale, order)[0]
 
 
 # torch.jit.script compiles what it finds under a name: for it ours is the same operator.

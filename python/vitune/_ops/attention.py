@@ -251,8 +251,8 @@ library = native.load(context_of)
 
 
 def norms_served() -> int:
-    """Calls of layer_norm that the operators' library answered in this process."""
-    return 0 if library is None else library.norms()
+    """Calls of norms that were answered in PyTorch's place in this process."""
+    return counters.norms + (0 if library is None else library.norms())
 
 
 def _run_operator(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
@@ -445,8 +445,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_c
     if (_is_grad_enabled() or forward_ad._current_level >= 0) and needs_gradient(q, k, v, attn_mask):
         if has_tangent(q, k, v, attn_mask):
             raise Unsupported(_NO_TANGENT)
-        raise Unsupported("vitune.attention has no backward pass, and an input requires a gradient: call it under"
-                          " torch.no_grad() or torch.inference_mode(), or use PyTorch's scaled_dot_product_attention")
+        return _with_gradient(q, k, v, attn_mask, is_causal, scale, enable_gqa, return_lse)
     if library is not None and type(q) is Tensor and (attn_mask is None or type(attn_mask) is Tensor) and (
             is_causal is False and enable_gqa is False and scale is None and not return_lse and not _is_tracing()
             and _efficient_allowed()):
@@ -463,6 +462,24 @@ def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_c
     if return_lse:
         return attention_lse_op(q, k, v, attn_mask, is_causal, scale, enable_gqa, order)
     return attention_op(q, k, v, attn_mask, is_causal, scale, enable_gqa, False, order)
+
+
+def _with_gradient(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float], enable_gqa: bool,
+                   return_lse: bool) -> Any:
+    from . import attention_autograd  # which stands on this module
+
+    check_kinds(attn_mask, is_causal, scale, enable_gqa)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise Unsupported("vitune.attention has no derivative inside torch.func (vmap, grad and others): use PyTorch's"
+                          " scaled_dot_product_attention there")
+    if q.dim() == k.dim() == 4 and q.shape[1] != k.shape[1] and not enable_gqa:
+        raise InvalidArgument(f"q has {q.shape[1]} heads and k {k.shape[1]}: say enable_gqa=True, or expand k and v, where a gradient is wanted")
+    if torch.compiler.is_compiling():
+        order = result_order.while_compiling(q, k, v, attn_mask, is_causal, scale, enable_gqa)
+        out, lse = attention_autograd.training.attention_train(q, k, v, attn_mask, is_causal, scale, order)
+    else:
+        out, lse = attention_autograd.attend(q, k, v, attn_mask, is_causal, scale, TORCHS)
+    return (out, lse) if return_lse else out
 
 
 def _alignment(*tensors: Tensor) -> int:

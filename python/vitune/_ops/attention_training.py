@@ -206,10 +206,9 @@ def _refuse(ctx: Any, *grads: Any) -> Any:
     raise Unsupported(_NO_SECOND)
 
 
-@torch.library.custom_op("vitune::attention_backward", mutates_args=())
-def attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], out: Tensor, lse: Tensor, is_causal: bool,
-                       scale: Optional[float], dbias: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of q, k and v, lying as these do; and of the bias, with its shape and type: without an element if it is not asked for."""
+def backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], out: Tensor, lse: Tensor, is_causal: bool,
+             scale: Optional[float], dbias: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """attention_backward without PyTorch's dispatch of it."""
     def ours() -> tuple[Tensor, Tensor, Tensor, Tensor]:
         gradients = gradients_of(q, k, v, attn_mask, dbias)
         _backward(dout, q, k, v, attn_mask, out, lse, gradients, is_causal, scale)
@@ -221,15 +220,21 @@ def attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask:
     return _answer(_of_keys(q, k), ours, torchs)
 
 
+@torch.library.custom_op("vitune::attention_backward", mutates_args=())
+def attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], out: Tensor, lse: Tensor, is_causal: bool,
+                       scale: Optional[float], dbias: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of q, k and v, lying as these do; and of the bias, with its shape and type: without an element if it is not asked for."""
+    return backward(dout, q, k, v, attn_mask, out, lse, is_causal, scale, dbias)
+
+
 @attention_backward.register_fake
 def _(dout, q, k, v, attn_mask, out, lse, is_causal, scale, dbias):
     return *map(_like, (q, k, v)), attn_mask.new_empty(attn_mask.shape) if dbias else q.new_empty(0)
 
 
-@torch.library.custom_op("vitune::attention_qkv_backward", mutates_args=())
-def attention_qkv_backward(dout: Tensor, qkv: Tensor, attn_mask: Optional[Tensor], out: Tensor, lse: Tensor, is_causal: bool,
-                           scale: Optional[float], dbias: bool) -> tuple[Tensor, Tensor]:
-    """Of the projection [B, N, 3, H, D], contiguous; and of the bias, as attention_backward has it."""
+def qkv_backward(dout: Tensor, qkv: Tensor, attn_mask: Optional[Tensor], out: Tensor, lse: Tensor, is_causal: bool, scale: Optional[float],
+                 dbias: bool) -> tuple[Tensor, Tensor]:
+    """attention_qkv_backward without PyTorch's dispatch of it."""
     q, k, v = unpacked(qkv)
 
     def ours() -> tuple[Tensor, Tensor]:
@@ -241,6 +246,13 @@ def attention_qkv_backward(dout: Tensor, qkv: Tensor, attn_mask: Optional[Tensor
         *grads, db = attention_backward_by_torch(dout, q, k, v, attn_mask, out, lse, is_causal, scale, dbias)
         return torch.stack(grads).permute(1, 3, 0, 2, 4).to(qkv.dtype).contiguous(), db if dbias else qkv.new_empty(0)
     return _answer(_of_keys(q, k), ours, torchs)
+
+
+@torch.library.custom_op("vitune::attention_qkv_backward", mutates_args=())
+def attention_qkv_backward(dout: Tensor, qkv: Tensor, attn_mask: Optional[Tensor], out: Tensor, lse: Tensor, is_causal: bool,
+                           scale: Optional[float], dbias: bool) -> tuple[Tensor, Tensor]:
+    """Of the projection [B, N, 3, H, D], contiguous; and of the bias, as attention_backward has it."""
+    return qkv_backward(dout, qkv, attn_mask, out, lse, is_causal, scale, dbias)
 
 
 @attention_qkv_backward.register_fake

@@ -123,14 +123,18 @@ def _norm(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: floa
 
 # --- the operator of the backward pass
 
+def backward(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """norm_backward without PyTorch's dispatch of it."""
+    return _answer(given[1], lambda: _norm_backward(*given), lambda: norm_backward_by_torch(*given))
+
+
 @torch.library.custom_op("vitune::norm_backward", mutates_args=())
 def norm_backward(dy: Tensor, x: Tensor, mean: Optional[Tensor], rstd: Tensor, weight: Optional[Tensor], residual: Optional[Tensor],
                   factor: Optional[Tensor], second: Optional[torch.dtype], parameters: torch.dtype, dweight: bool,
                   dbias: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """dx, with the residual's gradient added; dx times the factor of its sample, of type `second`; of type `parameters` dweight and dbias.
     What is not asked for has no element. mean: None: of RMSNorm."""
-    given = (dy, x, mean, rstd, weight, residual, factor, second, parameters, dweight, dbias)
-    return _answer(x, lambda: _norm_backward(*given), lambda: norm_backward_by_torch(*given))
+    return backward(dy, x, mean, rstd, weight, residual, factor, second, parameters, dweight, dbias)
 
 
 @norm_backward.register_fake

@@ -25,6 +25,7 @@ class Counters:
         self._served = 0
         self.others: list[Callable[[], int]] = []  # who counts what it served itself
         self._others_before = 0
+        self.norms = 0  # calls of norms that Python served, since the process began
         self.fallbacks: dict[str, int] = {}
         self.warned: set[str] = set()
 
@@ -39,6 +40,10 @@ class Counters:
     def serve(self) -> None:
         with self._lock:
             self._served += 1
+
+    def serve_norm(self) -> None:
+        with self._lock:
+            self.norms += 1
 
     def fall_back(self, reason: str) -> None:
         """Counts, and warns the first time that this reason is met, whichever the problem: a server may have thousands."""

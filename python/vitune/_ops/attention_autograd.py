@@ -1,0 +1,127 @@
+# python/vitune/_ops/attention_autograd.py -- Attention that trains in eager mode: a node of autograd whose two passes are launches.
+# SPDX-License-Identifier: Apache-2.0
+"""The operators of attention_training.py without PyTorch's dispatch of Python operators, which costs several times as much as the launches.
+What libvitune refuses is refused before anything is computed, the backward pass too: then a caller's attention is PyTorch's."""
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from .._runtime.context import Problem
+from .._runtime.errors import InvalidArgument, Unsupported, VituneError
+from . import attention as attention_ops, attention_training as training, order as result_order, problem_text
+
+#: By what a call asks: None where both passes can be served, else why not.
+_answers = problem_text.Plans()
+
+_LSE = ("a gradient of the log-sum-exp is asked for, and vitune.attention has none: detach it (lse.detach()), or compute it from q and k by"
+        " PyTorch")
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
+           order: int) -> tuple[Tensor, Tensor]:
+    """Attention of [B, H, N, D], of which a gradient is wanted, and its log-sum-exp; out in that order of _ops/order.py. Views of one
+    projection have one gradient, the projection's. Raises VituneError where either pass is refused."""
+    training.check(q, k, v, mask, is_causal)
+    if order == result_order.TORCHS:
+        order = result_order.asked(q, k, v, mask, is_causal, scale, k.shape[1] != q.shape[1])
+    whole = _projection_of(q, k, v)
+    given = (q, k, v) if whole is None else (whole, None, None)
+    if not attention_ops.may_launch_directly(q, k, v, mask):
+        rest = mask, is_causal, scale, order
+        return training.attention_train(q, k, v, *rest) if whole is None else training.attention_qkv_train(whole, *rest)
+    _expect_served(q, k, v, mask, is_causal, scale, order, whole is not None)
+    return _Attention.apply(*given, mask, is_causal, scale, order)
+
+
+#: Nodes of autograd that hand each element's gradient to the same element in memory.
+_VIEWS = frozenset(f"{name}Backward{number}" for number in (0, 1) for name in (
+    "Unbind", "Select", "Permute", "Transpose", "T", "View", "UnsafeView", "ReshapeAlias", "Split", "SplitWithSizes", "Unsqueeze", "Squeeze",
+    "Slice", "AsStrided", "Alias"))
+
+
+def _projection_of(q: Tensor, k: Tensor, v: Tensor) -> Optional[Tensor]:
+    """Their projection, if their gradients are on the way to it and nothing but views lies between: a module's hook is a node too."""
+    whole = training._projection_of(q, k, v)
+    if whole is None:
+        return None
+    of_q, of_k, of_v, end = q.grad_fn, k.grad_fn, v.grad_fn, q._base.grad_fn
+    nodes = (of_q,) if of_q is of_k is of_v else (of_q, of_k, of_v)
+    return whole if all(_reaches(node, end) for node in nodes) else None
+
+
+def _reaches(node: Any, end: Any) -> bool:
+    while node is not end:
+        if node is None or node.name() not in _VIEWS:
+            return False
+        node = node.next_functions[0][0]
+    return True
+
+
+def _expect_served(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], order: int,
+                   is_whole: bool) -> None:
+    device = q.get_device()
+    of_mask = None if mask is None else (mask.shape, mask.stride(), mask.dtype, mask.device, mask.requires_grad)
+    key = (*[(tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in (q, k, v)], of_mask, is_causal, scale, order, is_whole,
+           attention_ops.context_of(device).refreshes)
+    refusal = _answers.of(key, lambda: (_refusal(q, k, v, mask, is_causal, scale, order, is_whole),))[0]
+    if refusal is not None:
+        raise type(refusal)(str(refusal))
+
+
+def _refusal(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], order: int,
+             is_whole: bool) -> Optional[VituneError]:
+    """Why such calls are not served; else prepares both passes. Raises what a later call may not meet."""
+    if q.numel() == 0 or k.numel() == 0:
+        return Unsupported("there is no query or no key")
+    try:
+        context = attention_ops.context_of(q.get_device())
+        context.prepare(attention_ops.described(q, k, v, mask, is_causal, scale, k.shape[1] != q.shape[1], True, order))
+        like = [None if tensor is None else torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+                for tensor in (q, k, v, mask)]
+        dbias = mask is not None and mask.requires_grad
+        gradients = training.gradients_of(*like, dbias)
+        if is_whole:
+            batch, heads, rows, d = q.shape
+            gradients = training.packed_gradients_of(q.new_empty((batch, rows, 3, heads, d), device="meta"), like[3], dbias)[1]
+        out = torch.empty_strided(q.shape, result_order.strides(order, q, q.shape, v), dtype=q.dtype, device="meta")
+        text = training.backward_text(out, *like, out, gradients, is_causal, scale)
+        context.workspace_bytes(Problem(text))  # prepares it, in a capture too
+    except (InvalidArgument, Unsupported) as error:
+        return error
+    return None
+
+
+class _Attention(torch.autograd.Function):
+    """q, k and v, or a projection [B, N, 3, H, D] in q's place."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], mask: Optional[Tensor], is_causal: bool,
+                scale: Optional[float], order: int) -> tuple[Tensor, Tensor]:
+        operands = training.unpacked(q) if k is None else (q, k, v)
+        out, lse = training._forward(*operands, mask, is_causal, scale, order)
+        ctx.set_materialize_grads(False)
+        ctx.words = is_causal, scale
+        ctx.save_for_backward(q, k, v, mask, out, lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, dout: Optional[Tensor], dlse: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
+        if dlse is not None:
+            raise Unsupported(_LSE)
+        if dout is None:
+            return (None,) * 7
+        *operands, mask, out, lse = ctx.saved_tensors
+        wants, rest = ctx.needs_input_grad[:4], (mask, out, lse, *ctx.words, ctx.needs_input_grad[3])
+        # Where somebody is to see an operator: a second derivative is refused there, by its formula.
+        directly = not torch.is_grad_enabled() and attention_ops.may_launch_directly(dout, out, lse, mask)
+        if operands[1] is None:
+            backward = training.qkv_backward if directly else training.attention_qkv_backward
+            dqkv, dbias = backward(dout, operands[0], *rest)
+            found = dqkv, None, None, dbias
+        else:
+            backward = training.backward if directly else training.attention_backward
+            found = backward(dout, *operands, *rest)
+        return *(grad if wanted else None for grad, wanted in zip(found, wants)), None, None, None
