@@ -91,7 +91,7 @@ class InstallTest(TorchTest):
                             entered = frames(lambda: model(x))
                             # One function of vitune's for each call, in the place of PyTorch's own where that is Python too.
                             theirs = ("layer_norm", "__get__") if norms and OPERATORS else ()  # a switch that it reads
-                            replaced = without.count("layer_norm") if theirs else 0
+                            replaced = without.count("layer_norm") if norms else 0  # ctypes: of ours, which asks whether it trains, and theirs
                             self.assertEqual(entered.count("vitune"), served + replaced)
                             self.assertEqual([name for name in entered if name != "vitune"],
                                              [name for name in without if name not in theirs])

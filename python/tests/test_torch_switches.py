@@ -14,9 +14,11 @@ from .test_torch_host import TorchTest
 if torch is not None:
     import torch.nn.functional as F
 
-    from vitune._dropin import flash, sdpa as sdpa_dropin
+    from vitune._dropin import flash, sdpa as sdpa_dropin, training
+    from vitune._ops import attention as attention_ops, attention_training
 
     from .torch_cases import expect_right, packed, reference
+    from .training_staged import launch_with_scratch
 
 HAS_TRANSFORMERS = importlib.util.find_spec("transformers") is not None
 NO_REGISTRY = torch is None or not hasattr(torch.nn.attention, "register_flash_attention_impl")
@@ -94,7 +96,7 @@ class TransformersTest(TorchTest):
                 else:  # the text's padding and causality stay
                     self.assertEqual(sum(mask is not None for mask in masks["vitune"]), 2)
 
-    def test_a_model_that_trains_is_pytorchs(self):
+    def test_a_model_whose_steps_are_not_captured_is_pytorchs(self):
         kind, config, arguments, calls = models()["ViT"]
         model = self.model(kind, config, "vitune").train()
         with warnings.catch_warnings():
@@ -103,6 +105,21 @@ class TransformersTest(TorchTest):
         self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (0, calls))
         grads = [weight.grad for name, weight in model.named_parameters() if "attention" in name]
         self.assertTrue(grads and all(grad is not None and grad.isfinite().all() for grad in grads))
+
+    def test_a_model_whose_steps_are_captured_trains(self):
+        kind, config, arguments, calls = models()["ViT"]
+        found = {}
+        for attention in ("sdpa", "vitune"):
+            model = self.model(kind, config, attention).train()
+            with mock.patch.object(attention_training, "launch", launch_with_scratch), \
+                    mock.patch.object(training, "is_capturing", lambda: True), \
+                    mock.patch.object(attention_ops, "context_of", lambda device, of=attention_ops.context_of: of(0)):
+                self.outputs(model, arguments)[0].float().square().sum().backward()
+            found[attention] = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+        self.assertEqual((vitune.torch.stats().served, vitune.torch.stats().fallbacks), (calls, 0))
+        self.assertEqual(found["vitune"].keys(), found["sdpa"].keys())
+        for name, grad in found["vitune"].items():
+            self.assertLess((grad - found["sdpa"][name]).float().norm(), 0.05 * found["sdpa"][name].float().norm() + 1e-2, name)
 
     def test_compiled_it_is_one_graph(self):
         kind, config, arguments, calls = models()["ViT"]
@@ -163,7 +180,10 @@ class FlashTest(TorchTest):
 
         class Theirs:
             @staticmethod
-            def call_boxed(_keys, query, key, value, dropout_p, is_causal, return_debug_mask, *, scale):
+            def call_boxed(_keys, query, key, value, dropout_p, is_causal, return_debug_mask, *others, scale):
+                if others:  # the backward pass, of which query is the result's gradient
+                    asked.append("backward")
+                    return tuple(torch.zeros_like(tensor) for tensor in (key, value, dropout_p))
                 asked.append(dropout_p)
                 out = F.scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=scale)
                 return flash.results(query, key, out, query.new_zeros(query.shape[:-1], dtype=torch.float32))
@@ -197,6 +217,29 @@ class FlashTest(TorchTest):
             self.assertEqual(out.stride(), torch.empty_like(q).stride())
             self.assertEqual((max_q, max_k, lse.is_contiguous()), (9, 9, True))
         self.assertEqual((vitune.torch.stats().served, asked), (2, []))
+
+    def test_gradients_are_ours_too(self):
+        asked = self.handle()
+        wide = packed(2, 9, 3, 16, dtype=torch.float64)
+        for causal in (False, True):
+            given = [tensor.detach().bfloat16().requires_grad_() for tensor in wide]
+            exact = [tensor.detach().double().requires_grad_() for tensor in given]
+            with mock.patch.object(attention_training, "launch", launch_with_scratch):
+                out = torch.ops.aten._scaled_dot_product_flash_attention(*given, 0.0, causal, scale=0.3)[0]
+                dout = torch.randn_like(out)
+                ours = torch.autograd.grad(out, given, dout)
+            for mine, right in zip(ours, torch.autograd.grad(reference(*exact, is_causal=causal, scale=0.3)[0], exact, dout.double())):
+                self.assertLess((mine.double() - right).norm() / right.norm(), 2**-6)
+        self.assertEqual(asked, [])
+
+    def test_gradients_that_are_not_served_are_those_of_the_kernel_that_was_there(self):
+        asked = self.handle()
+        given = [torch.randn(1, 1, 9, 16, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+        out = torch.ops.aten._scaled_dot_product_flash_attention(*given, 0.0, False)[0]
+        with mock.patch.object(training, "LONGEST", 8), self.assertWarns(vitune.torch.FallbackWarning):
+            out.sum().backward()
+        self.assertEqual((asked, given[0].grad.abs().sum().item()), (["backward"], 0))
+        self.assertEqual(len(vitune.torch.stats().reasons), 1)
 
     def test_what_is_not_served_goes_to_the_kernel_that_was_there(self):
         asked = self.handle()

@@ -26,11 +26,12 @@ OFF = "requires_grad, and training=False"
 TOO_LONG = f"requires_grad, rows of more than {LONGEST} tokens: PyTorch's backward pass is faster there; training=True serves it"
 
 _is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)  # None: a PyTorch without CUDA
+_is_initialized = torch.cuda.is_initialized
 
 
 def is_capturing() -> bool:
     """Whether a CUDA graph is being made of the current stream."""
-    return _is_capturing is not None and _is_capturing()
+    return _is_capturing is not None and _is_initialized() and _is_capturing()
 
 
 def asked_by(training: Optional[bool]) -> int:
