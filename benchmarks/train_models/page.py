@@ -34,6 +34,7 @@ in brackets the 95 % interval of the median.
 in the graph's column): *calls replaced* says how many it served. In steps that were measured until 2026-11-28 attention was PyTorch's.
 Where it served none its step is `compile_default`'s, and says nothing of vitune's kernels.
 `vitune_train_step` is [`vitune.train_step`](python.md#training-steps): the same compiled model, its whole step one CUDA graph as it is called.
+The drop-in in [eager mode](python.md#training-in-eager-mode) is none of these ways.
 """
 _NONE = "\nNothing is measured yet: `make train-models` measures it on a GPU.\n"
 _FIGURE = "![The best of PyTorch's ways over vitune, for each model's training step](figures/training.svg)"

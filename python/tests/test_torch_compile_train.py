@@ -13,7 +13,7 @@ from unittest import mock
 
 import vitune
 
-from .support import OPERATORS, needs_device, needs_torch, torch
+from .support import DEVICE, OPERATORS, needs_device, needs_torch, torch
 
 if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
@@ -356,6 +356,9 @@ class RanksTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         for way in ("DDP, ddp_optimizer, autocast True", "DDP, python_reducer, autocast False", "DDP, no_sync", "FSDP2: [4, 4, 4]"):
             self.assertEqual(done.stdout.count(way), 2, done.stdout)
+        if DEVICE is not None:  # each block's attention and norm, and once more those that are checkpointed
+            for way in ("DDP", "FSDP2"):
+                self.assertEqual(done.stdout.count(f"eager mode, {way}: (3, 0, 3) served"), 2, done.stdout)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-# python/tests/training_ranks.py -- Two processes that train a small ViT together, by DDP or FSDP2: compiled beside eager mode's gradients.
+# python/tests/training_ranks.py -- Two processes that train small models together, by DDP or FSDP2: compiled, and in eager mode with the drop-in.
 # SPDX-License-Identifier: Apache-2.0
 """python -m tests.training_ranks FOLDER: raises where a gradient differs. On CPUs, by gloo, which meets in a file of the folder."""
 import sys
@@ -11,6 +11,8 @@ from torch.utils.checkpoint import checkpoint
 
 import vitune
 
+from . import torch_cases
+from .support import DEVICE
 from .test_torch_compile import without_inductor  # first: it says which operators' library is under test
 
 from vitune._compile import backend  # noqa: E402
@@ -110,6 +112,42 @@ def by_fsdp(x):
     print(f"FSDP2: {[trained(block) for block in blocks]} places train\n{vitune.report(blocks[0])}")
 
 
+class Attending(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(32), torch_cases.Block()
+
+    def forward(self, x):
+        return x + self.attention(self.norm(x))
+
+
+def in_eager_mode(x):
+    """The drop-in, where there is a device to launch on."""
+    from torch.distributed.fsdp import fully_shard
+
+    from .training_staged import TrainingTest
+
+    def gradients_of(wrap, training):
+        torch.manual_seed(0)
+        layers = nn.Sequential(Attending(), Checkpointed(Attending()))
+        layers = wrap(layers)
+        with vitune.torch.enabled(training=training):
+            return gradients(layers, list(layers.parameters()), x, True)
+
+    def sharded(layers):
+        for layer in layers:
+            fully_shard(layer)
+        return fully_shard(layers)
+    case = TrainingTest("counts")
+    case.setUp()
+    for name, wrap in (("DDP", lambda layers: nn.parallel.DistributedDataParallel(layers, bucket_cap_mb=0.01)), ("FSDP2", sharded)):
+        want = gradients_of(wrap, False)
+        case.counts()
+        expect_alike(f"eager mode, {name}", gradients_of(wrap, True), want, 2e-2)
+        print(f"eager mode, {name}: {case.counts()} served")
+    case.doCleanups()
+
+
 def rank_of(rank, folder):
     dist._DEFAULT_FIRST_BUCKET_BYTES = 4096
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
@@ -120,6 +158,8 @@ def rank_of(rank, folder):
     by_ddp(x)
     without_sync(x)
     by_fsdp(x)
+    if DEVICE is not None:
+        in_eager_mode(torch.randn(2, 9, 32))
     dist.destroy_process_group()
 
 
