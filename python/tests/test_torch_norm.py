@@ -41,7 +41,7 @@ def launch_copies(tensors, outputs, run):
             continue
         place = tensor.untyped_storage().data_ptr()
         if place not in staged:
-            staged[place] = DEVICE.upload(storage_of(tensor).numpy().tobytes())
+            staged[place] = DEVICE.upload(storage_of(tensor).clone().numpy().tobytes())  # numpy() would fix its size
         pointers.append(staged[place] + tensor.data_ptr() - place)
     run(pointers)
     for tensor in tensors[outputs:]:

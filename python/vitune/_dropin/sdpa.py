@@ -23,7 +23,7 @@ original: Any = torch.nn.functional.scaled_dot_product_attention
 serving = False
 
 
-COMPILED = "requires_grad in a model that torch.compile compiles: vitune.compile(model, training=True) serves it"
+COMPILED = "requires_grad in a model that is compiled or traced: vitune.compile(model, training=True) serves it"
 
 
 @torch.compiler.assume_constant_result
@@ -46,7 +46,7 @@ def reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: f
     if attention_ops.needs_gradient(q, k, v, mask):
         if attention_ops.has_tangent(q, k, v, mask):
             return "forward-mode AD: vitune has no derivative"
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
             return COMPILED
         rows = [tensor.shape[-2] if tensor.dim() > 1 else 0 for tensor in (q, k)]
         why_not = training.reason(training.installed() if trains is None else trains, *rows)

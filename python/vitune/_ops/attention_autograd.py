@@ -90,7 +90,7 @@ def _refusal(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal:
         text = training.backward_text(out, *like, out, gradients, is_causal, scale)
         context.workspace_bytes(Problem(text))  # prepares it, in a capture too
     except (InvalidArgument, Unsupported) as error:
-        return error
+        return type(error)(str(error))  # without its traceback, which would keep the tensors
     return None
 
 

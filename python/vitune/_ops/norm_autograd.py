@@ -46,7 +46,7 @@ def _refusal(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: f
         for problem in (forward, backward):
             attention_ops.context_of(x.get_device()).workspace_bytes(problem)  # prepares it, in a capture too
     except (InvalidArgument, Unsupported) as error:
-        return error
+        return type(error)(str(error))  # without its traceback, which would keep the tensors
     return None
 
 
