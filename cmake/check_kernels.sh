@@ -13,18 +13,36 @@ if [[ $checks != *$'\nNVRTC,ok,'* ]]; then
   echo "kernels: NOT compiled, there is no NVRTC here"
   exit 0
 fi
-list=$(mktemp)
-trap 'rm -f "$list"' EXIT
-# compile_form WHAT COUNT ARCHITECTURES CONFIG PROBLEM: adds its rows, one for each of COUNT architectures, to the list.
+folder=$(mktemp -d)
+list=$folder/list
+trap 'kill $(jobs -rp) 2>/dev/null || true; rm -rf "$folder"' EXIT
+processors=$(nproc 2>/dev/null || echo 2)
+forms=0
+# compile_form WHAT COUNT ARCHITECTURES CONFIG PROBLEM: begins it, one form per CPU at a time; expect_no_spill adds its
+# rows, one for each of COUNT architectures, to the list.
 compile_form() {
-  if ! "$vitune" compile -q --csv --arch "$3" --config "$4" "$5" | tail -n "$2" >>"$list"; then
-    echo "kernels: $1 does not compile:" >&2
-    tail -n "$2" "$list" >&2
-    exit 1
-  fi
+  while (($(jobs -rp | wc -l) >= processors)); do wait -n || true; done
+  local rows=$folder/form$((forms++))
+  { "$vitune" compile -q --csv --jobs 1 --arch "$3" --config "$4" "$5" | tail -n "$2" >"$rows" || echo "$1" >"$rows.failed"; } &
+}
+# collect_forms: waits for all that compile_form began.
+collect_forms() {
+  wait
+  local form rows
+  for ((form = 0; form < forms; ++form)); do
+    rows=$folder/form$form
+    if [[ -e $rows.failed ]]; then
+      echo "kernels: $(<"$rows.failed") does not compile:" >&2
+      cat "$rows" >&2
+      exit 1
+    fi
+    cat "$rows" >>"$list"
+  done
+  forms=0
 }
 # expect_no_spill WHAT [BYTES]: of all rows of the list; or not more than so many bytes.
 expect_no_spill() {
+  collect_forms
   if awk -F ',sm_[0-9]*,ok,[0-9]*,' -v most="${2:-0}" 'NF < 2 || $2 + 0 > most { print; found = 1 } END { exit !found }' "$list" >&2; then
     echo "kernels: $1 spill" >&2
     exit 1
