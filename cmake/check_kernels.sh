@@ -190,6 +190,18 @@ if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=
   exit 1
 fi
 echo "kernels: $(($(wc -l <"$list") - 1)) combinations of windows and architecture compile"
+# Their gradients: a shifted image with its table, padding and half steps, large windows with a bias of each.
+: >"$list"
+for problem in "b=32 image=56 window=7 shift=3 h=3 d=32 bias=bf16:64x3x49x49 dtable=169" \
+    "b=2 image=50 window=7x5 h=2 d=40 layout=interleaved padding" \
+    "b=32 image=24 window=12 shift=6 h=16 d=32 bias=bf16:4x16x144x144 dbias"; do
+  if ! "$vitune" compile -q --csv --arch sm_80,sm_90,sm_120 "window_attention_backward bf16 $problem" | tail -n 3 >>"$list"; then
+    echo "kernels: some gradients of windows do not compile:" >&2
+    cat "$list" >&2
+    exit 1
+  fi
+done
+expect_no_spill "gradients of windows" 32
 # Packed sequences: short and long ones, each head size of multimodal towers, causal masks.
 if ! "$vitune" compile -q --csv "packed_attention bf16 tokens=4096 longest=64 sequences=64 h=16 d=80" \
     "packed_attention bf16 tokens=16384 longest=16384 sequences=1 h=16 d=72" \

@@ -152,7 +152,7 @@ std::optional<double> WindowBackwardSm80::rank(const Problem& asked, const Confi
   const WindowAttentionBackwardProblem& problem = window_attention_backward_of(asked);
   const Shape t = window_backward_geometry(problem, config);
   double cost = t.steps() + Shape::parts(t.tiles(), t.warps);
-  cost += std::abs(t.warps * t.min_ctas - 12) / 8.0;
+  cost += std::abs(t.warps * t.min_ctas - 12) / 4.0;
   cost += std::abs(t.warps - 4) / 8.0;
   cost += t.keeps_scores == 0 ? 1 : 0;
   cost += t.buffers == 1 ? 0.25 : 0;

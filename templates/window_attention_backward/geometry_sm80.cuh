@@ -25,6 +25,7 @@ struct WindowBackwardGeometry {
 
   static constexpr int kFinishThreads = 256, kTableThreads = 128;
   static constexpr int kTableHeads = 8;  // of a warp
+  static constexpr int kMostSummedKeys = 80;
 
   static constexpr int parts(int all, int each) { return (all + each - 1) / each; }
 
@@ -33,9 +34,10 @@ struct WindowBackwardGeometry {
   constexpr int rows() const { return 16 * tiles(); }
   constexpr int steps() const { return parts(rows(), block_n); }
   constexpr int tail() const { return rows() - (steps() - 1) * block_n; }  // keys of the last step
-  // A thread has the same scores of every window: their sums may stay in its registers.
+  // A thread has the same scores of every window: their sums stay in its registers where these are
+  // few.
   constexpr bool sums_in_registers() const {
-    return dbias != 0 && steps() == 1 && warps == tiles();
+    return dbias != 0 && steps() == 1 && warps == tiles() && block_n <= kMostSummedKeys;
   }
 
   // Shared memory: buffers of Q, K, V and dO, then P and dS or three numbers of each row, then
@@ -53,17 +55,19 @@ struct WindowBackwardGeometry {
     return buffers * pair_bytes() + scores_bytes() + warps * (staging_bytes() + padding_bytes());
   }
 
-  // Registers that a thread has at least, and may have.
+  // Registers that a thread has at least, and may have. Sums that stay in memory pass through as
+  // many of them as those that do not.
   constexpr int width() const { return block_n < rows() ? block_n : rows(); }
   constexpr int bias_words() const { return bias == 0 ? 0 : bias == 1 ? 2 : 1; }
   constexpr int registers() const {
-    const int sums = sums_in_registers() ? width() / 2 : 0;
+    const int sums = dbias != 0 ? width() / 2 : 0;
     const int of_rows = width() + width() / 4 * bias_words() + head_dim / 2;
     const int of_keys = head_dim + (keeps_scores != 0 ? 8 : 24 + 4 * bias_words());
-    return sums + (of_rows > of_keys ? of_rows : of_keys) + 36;
+    return sums + (of_rows > of_keys ? of_rows : of_keys) + 28;
   }
+  // The warps of a quarter of an SM share its 16,384 registers.
   constexpr int register_room() const {
-    const int room = 65536 / (threads() * min_ctas) / 8 * 8;
+    const int room = 16384 / 32 / parts(warps * min_ctas, 4) / 8 * 8;
     return room < 255 ? room : 255;
   }
 
