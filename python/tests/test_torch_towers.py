@@ -168,6 +168,19 @@ class TransformersTowersTest(PackedModels):
         self.assertTrue(outs[0].last_hidden_state.isfinite().all())
         self.assertEqual([call.args[3].diff().tolist() for call in self.run_.call_args_list], [[16, 0, 6, 10, 8, 8]] * 2)
 
+    def test_layers_of_siglip2_that_are_compiled_have_a_mask(self):
+        pixels, valid, shapes = self.pixels([16, 6])
+        model = siglip2("vitune", torch.bfloat16)
+        with torch.inference_mode():
+            want = model(pixels, valid, shapes).pooler_output
+            self.run_.reset_mock()
+            for layer in model.encoder.layers:
+                layer.forward = torch.compile(layer.forward, backend="eager", fullgraph=True)
+            torch._dynamo.reset()
+            got = model(pixels, valid, shapes).pooler_output
+        self.assertEqual(self.run_.call_count, 0)
+        torch.testing.assert_close(got, want, atol=0.05, rtol=0.05)
+
     def test_siglip2_whose_padding_is_not_at_the_end_keeps_its_mask(self):
         pixels, valid, shapes = self.pixels([16, 6])
         valid = valid.flip(1)

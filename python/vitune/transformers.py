@@ -85,7 +85,7 @@ def mask(*sizes: Any, attention_mask: Optional[Tensor] = None, local_size: Optio
     def make(skip: bool = False) -> Any:
         return sdpa_mask(*sizes, attention_mask=attention_mask, local_size=local_size, allow_is_bidirectional_skip=skip, **others)
 
-    is_padded = getattr(others.get("config"), "model_type", None) in PADDED
+    is_padded = attention_mask is not None and getattr(others.get("config"), "model_type", None) in PADDED
     if is_padded and allow_is_bidirectional_skip and attention_mask.dim() == 2 and others.get("q_length") == attention_mask.shape[1]:
         return padding.masked(attention_mask.bool(), make)
     return make(allow_is_bidirectional_skip)
@@ -133,5 +133,5 @@ def _say_if_split(kind: type) -> None:
         return
     _looked_at.add(kind)
     if "cu_seqlens" in inspect.signature(kind.forward).parameters:
-        counters.warn_once(f"{kind.__module__}.{kind.__qualname__} hands no offsets over to attn_implementation=\"vitune\": each of its sequences is a"
-                           " call of its own, and the host waits for their lengths. vitune.transformers.OFFSETS names the towers that do")
+        counters.warn_once(f"{kind.__module__}.{kind.__qualname__} hands no offsets over to attn_implementation=\"vitune\": each of its sequences"
+                           " is a call of its own, and the host waits for their lengths. vitune.transformers.OFFSETS names the towers that do")

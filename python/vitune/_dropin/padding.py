@@ -20,19 +20,14 @@ class PaddingMask(Tensor):
     plain tensor, which may be written: from then on it is a plain mask for everybody."""
 
     offsets: Optional[packed.Offsets]
+    plain: Tensor  #: the mask without what this one knows
 
     @classmethod
     def of(cls, mask: Tensor, valid: Tensor, longest: int) -> "PaddingMask":
         """mask: that of the batch, for anybody's use; valid: bool [B, N], each row True first; longest: at least the most of both kinds."""
         this = mask.as_subclass(cls)
-        this.offsets = offsets_of(valid, longest)
+        this.offsets, this.plain = offsets_of(valid, longest), mask
         return this
-
-    @property
-    def plain(self) -> Tensor:
-        """The mask without what it knows."""
-        with torch._C.DisableTorchFunctionSubclass():
-            return self.as_subclass(Tensor)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
@@ -122,6 +117,8 @@ def _folded(tensor: Tensor) -> Optional[Tensor]:
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: PaddingMask, dropout: float, scale: Optional[float]) -> Optional[Tensor]:
     """The answer [B, heads, N, d] by packed attention; None where only the mask will do."""
+    if torch.compiler.is_compiling():  # the mask may be another one when the graph runs
+        return None
     batch, heads, rows, d = query.shape
     offsets = mask.offsets
     if offsets is None or key.shape[2] != rows or mask.shape[0] != batch or mask.shape[3] != rows:

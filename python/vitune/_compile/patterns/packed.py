@@ -1,4 +1,4 @@
-# python/vitune/_compile/patterns/packed.py -- The pattern of packed attention in Dynamo's graph: PyTorch's varlen_attn and flash-attn's flash_attn_varlen_func.
+# python/vitune/_compile/patterns/packed.py -- The pattern of packed attention in Dynamo's graph: PyTorch's varlen_attn, flash-attn's operator.
 # SPDX-License-Identifier: Apache-2.0
 """Both are one call of an operator of somebody's, whose offsets stay tensors. What is split by lengths first (transformers' towers by "sdpa") is
 no pattern: a graph has its lengths as numbers, for which it was made, and offsets can only be made of them anew for each."""
