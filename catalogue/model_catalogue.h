@@ -57,6 +57,7 @@ struct Model {
   std::string name;
   std::vector<ModelCall> calls;      // different problems, in the order of the file; may be none
   std::vector<AskedCall> compiled;   // what vitune.compile() asks, in the order of a forward pass
+  std::vector<AskedCall> trained;    // what a step of it asks in training; empty: not known
   std::vector<AskedCall> norms;      // what vitune.torch.install() asks beside `calls`
   std::vector<OutsideCall> outside;  // what vitune.compile() leaves to PyTorch
 

@@ -204,7 +204,8 @@ ModelFile read_model_file(const std::filesystem::path& path) {
   file.source = label(field(document, "source", whole), "\"source\"", kMaxText, whole);
   for (const json& entry : list(document, "models", 1, kMaxModels, whole)) {
     Place place = model_place(path, file.models.size());
-    Model model{model_name(entry, place), {}, {}, {}, {}};
+    Model model;
+    model.name = model_name(entry, place);
     for (const json& call : list(entry, kModelOperator, 0, kMaxCallsOfModel, place)) {
       const Place inner{formatted("{}, call {}", place.text, model.calls.size() + 1)};
       model.calls.push_back(attention_call(call, inner));
@@ -236,6 +237,10 @@ void read_asked_calls(const std::filesystem::path& path, std::vector<Model>& mod
     seen[at] = true;
     add_asked_calls(entry, "compile", texts, false, place, it->compiled);
     add_asked_calls(entry, "second", texts, true, place, it->compiled);
+    if (entry.contains("train")) {  // a step that could be recorded
+      add_asked_calls(entry, "train", texts, false, place, it->trained);
+      add_asked_calls(entry, "train_second", texts, true, place, it->trained);
+    }
     add_asked_calls(entry, "drop_in", texts, false, place, it->norms);
     it->outside = outside_calls(entry, place);
   }

@@ -94,6 +94,19 @@ void add_asked(const std::vector<AskedCall>& calls, std::int64_t images, Element
   }
 }
 
+// But for the attention of a drop-in, which has a list of its own.
+const std::vector<AskedCall>& asked_calls(const Model& model, AskedBy asked_by) {
+  switch (asked_by) {
+    case AskedBy::kTrain:
+      return model.trained;
+    case AskedBy::kDropIn:
+      return model.norms;
+    case AskedBy::kCompile:
+      break;
+  }
+  return model.compiled;
+}
+
 // The floors of all calls of a problem.
 double pass_us(const ModelProblem& problem) {
   return problem.floor_us * static_cast<double>(problem.calls);
@@ -148,9 +161,8 @@ std::string call_text(const AskedCall& call, std::int64_t images, ElementType dt
 std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images, ElementType dtype,
                                          AskedBy asked_by) {
   std::vector<ModelProblem> problems;
-  const bool is_drop_in = asked_by == AskedBy::kDropIn;
-  if (is_drop_in) add_attention(model, images, dtype, problems);
-  add_asked(is_drop_in ? model.norms : model.compiled, images, dtype, problems);
+  if (asked_by == AskedBy::kDropIn) add_attention(model, images, dtype, problems);
+  add_asked(asked_calls(model, asked_by), images, dtype, problems);
   add_shares(problems);
   return problems;
 }
@@ -199,6 +211,13 @@ std::vector<NamedProblem> named_problems(const std::string& group,
 }
 
 std::string unsupported_calls(const Model& model, const ModelInput& input) {
+  if (input.asked_by == AskedBy::kTrain) {
+    if (!model.trained.empty()) return "";
+    return formatted(
+        "what {} asks in training is not in the catalogue: vitune.tune(model, images, train=True) "
+        "tunes what a step of it asks",
+        model.name);
+  }
   std::map<std::string, LeftOut> left_out;
   if (input.asked_by == AskedBy::kDropIn) {
     for (const ModelCall& call : model.calls) {
@@ -227,7 +246,7 @@ std::string unsupported_calls(const Model& model, const ModelInput& input) {
 }
 
 std::string calls_without_operator(const std::vector<const Model*>& models, AskedBy asked_by) {
-  if (asked_by == AskedBy::kDropIn) return "";  // whose purpose is attention and norms
+  if (asked_by != AskedBy::kCompile) return "";  // of the others nothing is recorded
   std::map<std::string, std::int64_t> counts;
   for (const Model* model : models) {
     for (const OutsideCall& call : model->outside) {

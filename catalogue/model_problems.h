@@ -29,9 +29,9 @@ struct ModelProblem {
 // leaves 64 bits.
 std::string call_text(const AskedCall& call, std::int64_t images, ElementType dtype);
 
-// The different problems of a forward pass over `images` >= 1 images in `dtype` (kBf16 or kFp16)
-// that are asked for in that way, second choices last; without calls that the kernels do not take.
-// Throws Error(kUnsupported) where so many images are beyond their reach.
+// The different problems of a forward pass (in training of a step) over `images` >= 1 images in
+// `dtype` (kBf16 or kFp16) that are asked for in that way, second choices last; without calls that
+// the kernels do not take. Throws Error(kUnsupported) where so many images are beyond their reach.
 std::vector<ModelProblem> model_problems(const Model& model, std::int64_t images, ElementType dtype,
                                          AskedBy asked_by);
 
@@ -52,8 +52,8 @@ std::vector<NamedProblem> named_problems(const std::string& group,
                                          std::vector<ModelProblem> problems, std::int64_t images,
                                          const ModelInput& input);
 
-// One sentence on the calls of `model`, of the operators of `input`, that the kernels do not take;
-// empty if they take all.
+// One sentence on the calls of `model`, of the operators of `input`, that the kernels do not take,
+// or that it is not known what they are; empty if they take all.
 std::string unsupported_calls(const Model& model, const ModelInput& input = {});
 
 // One line on the calls of these models that are PyTorch's, because vitune has no such operator or

@@ -52,7 +52,8 @@ constexpr Preset kPresets[] = {
 };
 
 using NamedWay = std::pair<std::string_view, AskedBy>;
-constexpr NamedWay kAskedBy[] = {{"compile", AskedBy::kCompile}, {"drop-in", AskedBy::kDropIn}};
+constexpr NamedWay kAskedBy[] = {
+    {"compile", AskedBy::kCompile}, {"train", AskedBy::kTrain}, {"drop-in", AskedBy::kDropIn}};
 
 const Preset& find_preset(std::string_view name) {
   const auto it = std::ranges::find(kPresets, name, &Preset::name);

@@ -33,10 +33,11 @@ std::string preset_description(std::string_view name);
 // catalogue.
 enum class AskedBy : std::uint8_t {
   kCompile,  // vitune.compile(model)
+  kTrain,    // steps of training of such a model, forward and backward
   kDropIn,   // vitune.torch.install()
 };
 
-// "compile", "drop-in"; in the order to list them.
+// "compile", "train", "drop-in"; in the order to list them.
 std::vector<std::string> asked_by_names();
 // Throws Error(kUsage) naming the ways if there is none such.
 AskedBy asked_by_from_name(std::string_view name);

@@ -7,11 +7,13 @@
 # Needs timm, PyTorch and libvitune, no GPU and no weights: models are built on the meta device, in bf16. A pass is recorded as a graph
 # (vitune/_export/forward_graph.py), and vitune.compile()'s own backend looks at it, in the states of a database that differ in what is asked, and as
 # if all layers had few rows and as if all had many. The pass is over a prime number of images that no size of a model has as a factor,
-# so that what it divides is what grows with them. What comes out is described in docs/problems.md. The same versions and names give
+# so that what it divides is what grows with them. Of models that are trained often a step is recorded too, with fake tensors of a GPU.
+# What comes out is described in docs/problems.md. The same versions and names give
 # the same output, byte for byte.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
 import collections
+import contextlib
 import dataclasses
 import functools
 import json
@@ -25,6 +27,7 @@ from unittest import mock
 import timm
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
@@ -40,12 +43,21 @@ from vitune._compile.graph.benchmark import Times  # noqa: E402
 F = torch.nn.functional
 SCHEMA = 2  # of the file
 IMAGES = 1009  # of a pass
+DROP_PATH = 0.1  # where a step has it
+#: Models that are trained often. A step's calls are a quarter of a KB of the wheel.
+TRAINED = (
+    "vit_tiny_patch16_224", "vit_base_patch16_224", "vit_base_patch16_384", "vit_large_patch16_224", "deit_tiny_patch16_224",
+    "deit_small_patch16_224", "deit_base_patch16_224", "deit3_small_patch16_224", "deit3_base_patch16_224", "beit_base_patch16_224",
+    "beit_large_patch16_224", "swin_tiny_patch4_window7_224", "swin_small_patch4_window7_224", "swin_base_patch4_window7_224",
+    "vit_small_patch14_dinov2", "vit_base_patch14_dinov2", "vit_large_patch14_dinov2", "vit_large_patch14_reg4_dinov2",
+    "vit_base_patch16_dinov3", "vit_base_patch16_siglip_224", "vit_base_patch16_clip_224")
 MANY = 1 << 40  # rows, more than few
 NOTE = (
     "Calls of models of timm: each text is what is asked (docs/problems.md), dtype the type of the model, N*images a number that grows"
     " with the images. compile: what serves a model that vitune.compile() made, once"
     " all of it is tuned; second: what it asks beside that, where the first is not tuned, not faster or has no kernel on a GPU. drop_in:"
-    " LayerNorms behind install(), whose attention is in timm_models.json. Each is a list of pairs: how often one forward pass asks it,"
+    " LayerNorms behind install(), whose attention is in timm_models.json. train, train_second: both passes of a step of a compiled model"
+    " with fp32 parameters under autocast, where they are known. Each is a list of pairs: how often one forward pass asks it,"
     " and the place of the text in \"texts\", from 0. A third number says when: 1: each image makes these calls; 2: only where the text"
     " has at most few_rows rows (m=); 3: only where it has more. left: calls that stay PyTorch's,"
     " because vitune has no such operator; outside: those that its kernels do not take, [calls, operator, why]."
@@ -67,13 +79,14 @@ class Recorder:
 
 
 class Backend(backend.Backend):
-    """vitune.compile()'s, for which every winner is faster."""
+    """vitune.compile()'s, for which every winner is faster, or none is."""
 
-    def __init__(self):
-        super().__init__(None, None, None, None, True)
+    def __init__(self, trains=False, loses=False):
+        super().__init__(None, None, None, None, True, trains or None)
+        self._told = Times(2.0, 1.0) if loses else Times(1.0, 2.0)
 
     def _times(self, place, selections):
-        return Times(1.0, 2.0)
+        return self._told
 
     def seen(self, graph, inputs):
         """Its report on a graph, and the graph that it made."""
@@ -179,6 +192,60 @@ def recorded(model, size):
     return graph, [match_module.value_of(node) for node in graph.find_nodes(op="placeholder")]
 
 
+@contextlib.contextmanager
+def autocast():
+    """To bf16 on a GPU, whether there is one or not."""
+    before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"), torch.is_autocast_cache_enabled()
+    torch.set_autocast_enabled("cuda", True), torch.set_autocast_dtype("cuda", torch.bfloat16), torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled("cuda", before[0]), torch.set_autocast_dtype("cuda", before[1])
+        torch.set_autocast_cache_enabled(before[2])
+
+
+def on_fake_gpu(model):
+    """A model of the meta device with fake tensors of a GPU in the place of its own, which autocast treats as a GPU's."""
+    def fake(tensor):
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cuda")
+    for module in model.modules():
+        for values, made in ((module._parameters, lambda each: torch.nn.Parameter(fake(each), each.requires_grad)), (module._buffers, fake)):
+            values.update({name: made(each) for name, each in values.items() if each is not None})
+    return model
+
+
+def recorded_in_training(name, drop_path):
+    """The forward pass of a step, of fp32 parameters under autocast, as a graph, and what it is given."""
+    with torch.device("meta"):
+        model = timm.create_model(name, **({"drop_path_rate": drop_path} if drop_path else {})).train()
+    with FakeTensorMode(), autocast(), torch.enable_grad():
+        x = torch.empty(IMAGES, *model.pretrained_cfg.get("input_size", (3, 224, 224)), device="cuda")
+        on_fake_gpu(model)
+        with ForwardGraph() as forward:
+            out = model(x)
+    graph = forward.finished(out)
+    return graph, [match_module.value_of(node) for node in graph.find_nodes(op="placeholder")]
+
+
+def asked_in_training(graph, inputs):
+    """What both passes of a step ask: of what serves them once all is tuned and faster, and where nothing is faster."""
+    found = []
+    for loses in (False, True):
+        with mock.patch.object(attention_ops, "context_of", lambda device: STATES["all"]), autocast(), torch.enable_grad():
+            report, _ = Backend(True, loses).seen(graph, inputs)
+        found.append(asked_of(report, not loses))
+    return found
+
+
+def trained(name):
+    """What serves a step without drop path, and what it asks beside, with drop path too."""
+    (served, *beside), with_drop_path = (asked_in_training(*recorded_in_training(name, rate)) for rate in (0.0, DROP_PATH))
+    second = Asked()
+    for text, count in (pair for calls in (*beside, *with_drop_path) for pair in calls.items() if pair[0] not in served):
+        second[text] = max(second.get(text, 0), count)
+    return served, second
+
+
 def general(text):
     """The text for any number of images and either type."""
     def grown(match):
@@ -218,7 +285,11 @@ def calls_of(name):
     if lefts[1] != left or outsides[1] != outside:
         raise ValueError("which calls are left depends on the rows of layers")
     return {"name": name, "compile": written(*served), "second": written(*second), "drop_in": written(drop_in(graph)), "left": left,
-            "outside": [[count, *why] for why, count in outside.items()]}
+            "outside": [[count, *why] for why, count in outside.items()], **training_lists(name)}
+
+
+def training_lists(name):
+    return {key: written(calls) for key, calls in zip(TRAINING_LISTS, trained(name))} if name in TRAINED else {}
 
 
 def known(name, folder):
@@ -239,7 +310,8 @@ def entry_or_fault(name, folder):
         return name, None, f"{name}: {type(error).__name__}: {error}"
 
 
-LISTS = ("compile", "second", "drop_in")
+TRAINING_LISTS = ("train", "train_second")
+LISTS = ("compile", "second", "drop_in", *TRAINING_LISTS)
 
 
 def entries_of(path, names):
@@ -248,12 +320,13 @@ def entries_of(path, names):
     if document["schema"] != SCHEMA:
         sys.exit(f"make_timm_calls.py: {path} has schema {document['schema']}: all models must be traced anew")
     texts = document["texts"]
-    return [{**model, **{key: [(count, texts[place], when[0] if when else ALWAYS) for count, place, *when in model[key]] for key in LISTS}}
+    return [{**model, **{key: [(count, texts[place], when[0] if when else ALWAYS) for count, place, *when in model[key]]
+                         for key in LISTS if key in model}}
             for model in document["models"] if model["name"] in names]
 
 
 def print_document(entries, date):
-    texts = sorted({text for entry in entries for key in LISTS for _, text, _ in entry[key]})
+    texts = sorted({text for entry in entries for key in LISTS for _, text, _ in entry.get(key, ())})
     place = {text: index for index, text in enumerate(texts)}
     source = f"timm {timm.__version__}, PyTorch {torch.__version__.split('+')[0]}"
     head = {"schema": SCHEMA, "source": source, "date": date, "few_rows": linear_pattern._MOST_FOLDED, "note": NOTE}
@@ -261,7 +334,8 @@ def print_document(entries, date):
     print(' "texts":[\n  ' + ",\n  ".join(map(json.dumps, texts)) + "\n ],")
     rows = []
     for entry in entries:
-        calls = {key: [[count, place[text], *([when] if when else [])] for count, text, when in entry[key]] for key in LISTS}
+        calls = {key: [[count, place[text], *([when] if when else [])] for count, text, when in entry[key]]
+                 for key in LISTS if key in entry}
         rows.append("  " + json.dumps({**entry, **calls}, separators=(",", ":")))
     print(' "models":[\n' + ",\n".join(rows) + "\n ]}")
 

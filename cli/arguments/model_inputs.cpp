@@ -138,6 +138,12 @@ void add_file(const std::string& path, const ModelInput& input,
 std::string nothing_to_take(const std::vector<std::string>& models, const ModelInput& input) {
   const std::string whose =
       models.size() == 1 ? models.front() : formatted("any of {} models", models.size());
+  if (input.asked_by == AskedBy::kTrain && input.operators.empty()) {
+    return formatted(
+        "what {} asks in training is not in the catalogue: vitune.tune(model, images, train=True) "
+        "tunes what a step of it asks",
+        whose);
+  }
   return formatted(
       "no call of {} is one that the kernels{} take", whose,
       input.operators.empty() ? "" : formatted(" of {}", joined(input.operators, " or ")));
@@ -154,9 +160,9 @@ void add_model_input_options(po::options_description& options) {
   add_value(options, "batch", "LIST", "images per forward pass of a model, commas between", "1,32");
   add_value(options, "dtype", "NAME", "type of a model: bf16 or fp16", "bf16");
   add_value(options, "as", "WAY",
-            formatted("who asks for a model's problems: {} (vitune.compile, or "
-                      "vitune.torch.install)",
-                      joined(asked_by_names(), " or ")),
+            formatted("who asks for a model's problems: {} (vitune.compile, its steps of "
+                      "training, or vitune.torch.install)",
+                      joined(asked_by_names(), ", ")),
             "compile");
   add_value(options, "operator", "LIST",
             formatted("the calls of these operators of a model alone, commas between: {}; default: "

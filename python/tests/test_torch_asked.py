@@ -24,6 +24,8 @@ if torch is not None and timm is not None:
     sys.path.insert(0, str(ROOT / "cmake"))
     import make_timm_calls as script
 
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
     from vitune._compile.graph import match as match_module
     from vitune._ops import attention as attention_ops
     from vitune._runtime import command as _command
@@ -38,11 +40,17 @@ MODELS = {"vit_base_patch16_224": (32, 22), "deit3_small_patch16_224": (2, 35), 
           "xcit_tiny_12_p16_224": (2, 23), "vit_tiny_r_s16_p8_384": (2, 30)}
 
 
+#: For how many images, and with how few blocks, which ask as all of them do.
+IN_TRAINING = {"vit_base_patch16_224": (64, {"depth": 2}), "deit3_small_patch16_224": (128, {"depth": 2}),
+               "beit_base_patch16_224": (64, {"depth": 2}), "swin_tiny_patch4_window7_224": (128, {"depths": (2, 2, 2, 2)}),
+               "vit_large_patch14_dinov2": (8, {"depth": 2})}
+
+
 class Stop(Exception):
     """Of the backend, once it has the graph."""
 
 
-def dynamo_graph(model, *inputs):
+def dynamo_graph(model, *inputs, trains=False):
     """The one graph that Dynamo makes of a model, and what it is given."""
     found = []
 
@@ -51,7 +59,7 @@ def dynamo_graph(model, *inputs):
         raise Stop
 
     torch._dynamo.reset()
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.set_grad_enabled(trains), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gc.disable()  # which takes a quarter of the time, and finds nothing
         try:
@@ -69,6 +77,15 @@ def model_graph(name, images):
         model = timm.create_model(name).eval().bfloat16()
         x = torch.empty(images, *model.pretrained_cfg["input_size"], dtype=torch.bfloat16)
     return dynamo_graph(model, x)
+
+
+def step_graph(name, images, sizes):
+    """Of the forward pass of a step under autocast, with drop path but in the first block."""
+    with torch.device("meta"):
+        model = timm.create_model(name, drop_path_rate=0.1, **sizes).train()
+    with FakeTensorMode(), script.autocast():
+        x = torch.empty(images, *model.pretrained_cfg["input_size"], device="cuda")
+        return dynamo_graph(script.on_fake_gpu(model), x, trains=True)
 
 
 def listed(name, images, *words):
@@ -139,6 +156,20 @@ class AskedTest(unittest.TestCase):
                           f" extra, {len(other)} other calls", file=sys.stderr, flush=True)
                 self.assertEqual((missing, extra, other), (set(), {}, {}))
                 self.assertEqual(asked, count)
+
+    def test_every_problem_that_a_step_asks_is_one_that_tune_takes(self):
+        for name, (images, sizes) in IN_TRAINING.items():
+            with self.subTest(name):
+                graph, inputs = step_graph(name, images, sizes)
+                with mock.patch.object(attention_ops, "context_of", lambda device: self.context), script.autocast(), torch.enable_grad():
+                    report, _ = script.Backend(trains=True, loses=True).seen(graph, inputs)
+                asked = set(script.asked_of(report, False))
+                if os.environ.get("VITUNE_TEST_TABLE"):
+                    print(f"{name:30} b{images:<3} {len(asked):3} asked in training", file=sys.stderr, flush=True)
+                self.assertEqual(asked - listed(name, images, "--as", "train").keys(), set())
+                # Both passes of layers, patches and norms.
+                for start, least in (("linear bf16 ", 8), ("linear_weight_grad bf16 ", 5), ("norm_backward bf16 ", 2)):
+                    self.assertGreaterEqual(sum(text.startswith(start) for text in asked), least, start)
 
     def test_the_drop_in_asks_for_attention_and_norms_alone(self):
         known = listed("vit_base_patch16_224", 32, "--as", "drop-in")

@@ -440,7 +440,7 @@ def tune(*problems: Any, sample: Any = None, model: str | Iterable[str] | None =
     what the model gives, in the mode (train() or eval()) that it is in; gradients that are there stay as they are.
 
     ``vitune.tune("bf16 b=32 h=12 n=197 d=64", ...)``: runs `vitune tune` and returns its JSON document. problems: texts, also what
-    problem_text() gave. model, batch, dtype: those of a model of timm; way: as "compile" or as "drop-in" asks them; operator: of
+    problem_text() gave. model, batch, dtype: those of a model of timm; way: as "compile", "train" or "drop-in" asks them; operator: of
     these operators alone ("attention", ["attention", "norm"]). budget: per problem, a time ("30s") or a number of trials; effort in
     its place: "quick", "normal", "thorough". The other options are the command's (`vitune tune --help`). Nothing said: ViT-B/16.
 

@@ -21,6 +21,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 const std::filesystem::path kSource = VITUNE_SOURCE_DIR;
@@ -218,6 +219,11 @@ std::string model_with(const std::string& compile, const std::string& left = "",
          R"("left":{)" + left + R"(},"outside":[)" + outside + "]}";
 }
 
+std::string trained_model(const std::string& fields) {
+  std::string model = model_with("");
+  return model.insert(model.size() - 1, "," + fields);
+}
+
 TEST_F(ModelFilesTest, AskedCallsAreReadAsStrictly) {
   write_models();
   EXPECT_THAT(message(), HasSubstr("timm_calls.json: no such file"));
@@ -240,6 +246,9 @@ TEST_F(ModelFilesTest, AskedCallsAreReadAsStrictly) {
       {document(text, model_with("") + "," + model_with("")), "model 2 ('m'): is there twice"},
       {document(text, R"({"name":"m","compile":[]})"),
        "model 1 ('m'): field \"second\" is missing"},
+      {document(text, trained_model(R"("train":[[1,0]])")), "field \"train_second\" is missing"},
+      {document(text, trained_model(R"("train":[[1,1]],"train_second":[])")),
+       "train 1: the place of the text is not an integer"},
       {document(text, model_with("[1,0],[1]")), "model 1 ('m'), compile 2: is not [calls"},
       {document(text, model_with("[0,0]")), "the number of calls is not an integer"},
       {document(text, model_with("[1,1]")), "the place of the text is not an integer"},
@@ -271,6 +280,13 @@ TEST_F(ModelFilesTest, AskedCallsAreReadAsStrictly) {
   EXPECT_EQ(model.compiled[0].few_rows, 2048);
   ASSERT_THAT(model.outside, SizeIs(1));
   EXPECT_EQ(model.outside[0].operator_name, "softmax");
+  EXPECT_THAT(model.trained, IsEmpty());
+  write("timm_calls.json",
+        document(text, trained_model(R"("train":[[3,0]],"train_second":[[2,0]])")));
+  const ModelCatalogue trains = ModelCatalogue::load(folder_.path());
+  ASSERT_THAT(trains.models()[0].trained, SizeIs(2));
+  EXPECT_FALSE(trains.models()[0].trained[0].is_second);
+  EXPECT_TRUE(trains.models()[0].trained[1].is_second);
 }
 
 TEST_F(ModelFilesTest, SizesDepthAndCountsAreBounded) {

@@ -24,6 +24,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Gt;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
@@ -180,8 +181,12 @@ TEST(ModelProblemsTest, TwoImagesGiveWhatWasTraced) {
 }
 
 TEST(ModelProblemsTest, EveryModelExpandsToAnyBatchAndTheWorkGrowsWithIt) {
-  for (const AskedBy asked_by : {AskedBy::kCompile, AskedBy::kDropIn}) {
+  for (const AskedBy asked_by : {AskedBy::kCompile, AskedBy::kTrain, AskedBy::kDropIn}) {
     for (const Model& model : catalogue().models()) {
+      const auto& asked = asked_by == AskedBy::kCompile ? model.compiled
+                          : asked_by == AskedBy::kTrain ? model.trained
+                                                        : model.norms;
+      if (asked_by == AskedBy::kTrain && asked.empty()) continue;
       const auto flops = [&](std::int64_t images) {
         double sum = 0;
         for (const ModelProblem& p : model_problems(model, images, ElementType::kFp16, asked_by)) {
@@ -193,7 +198,7 @@ TEST(ModelProblemsTest, EveryModelExpandsToAnyBatchAndTheWorkGrowsWithIt) {
       };
       // Tables of positions go through layers of their own, once whatever the images.
       double once = 0;
-      for (const AskedCall& call : asked_by == AskedBy::kCompile ? model.compiled : model.norms) {
+      for (const AskedCall& call : asked) {
         const bool grows = call.text.find("*images") != std::string::npos;
         // With few images the tables' rows are few.
         if (grows || call.each_image || call.is_second || call.rows == Rows::kMany) continue;
@@ -312,6 +317,32 @@ TEST(ModelProblemsTest, TheDropInAsksForResultsThatLieAsPyTorchs) {
   EXPECT_THAT(attention_of("eva02_base_patch14_448"), HasSubstr("layout=bhnd v=bnhd o=bhnd"));
 }
 
+TEST(ModelProblemsTest, AStepOfTrainingAsksForBothPasses) {
+  const auto asked = [](std::string_view name) {
+    return texts("vit_base_patch16_224", 64, ElementType::kFp16, name, AskedBy::kTrain);
+  };
+  EXPECT_THAT(asked("linear_weight_grad"),
+              UnorderedElementsAre("1x linear_weight_grad fp16 m=12544 n=768 k=768 bias out=fp32",
+                                   "12x linear_weight_grad fp16 m=12608 n=2304 k=768 bias out=fp32",
+                                   "12x linear_weight_grad fp16 m=12608 n=768 k=768 bias out=fp32",
+                                   "12x linear_weight_grad fp16 m=12608 n=768 k=3072 bias out=fp32",
+                                   "12x linear_weight_grad fp16 m=12608 n=3072 k=768 bias out=fp32",
+                                   "1x linear_weight_grad fp16 m=64 n=1000 k=768 bias out=fp32"));
+  EXPECT_THAT(asked("linear"),
+              Contains("12x linear fp16 m=12608 n=3072 k=768 bias act=gelu params=fp32 aux"));
+  EXPECT_THAT(asked("norm_backward"),
+              Contains("23x norm_backward fp16 m=12608 d=768 weight bias params=fp32 x=fp32@768 "
+                       "residual second=fp16 stats"));
+  EXPECT_EQ(unsupported_calls(catalogue().find("vit_base_patch16_224"), input_of(AskedBy::kTrain)),
+            "");
+  // Of the others nobody recorded a step.
+  EXPECT_THAT(
+      model_problems(catalogue().find("mobilevit_s"), 8, ElementType::kBf16, AskedBy::kTrain),
+      IsEmpty());
+  EXPECT_THAT(unsupported_calls(catalogue().find("mobilevit_s"), input_of(AskedBy::kTrain)),
+              HasSubstr("mobilevit_s asks in training is not in the catalogue: vitune.tune("));
+}
+
 TEST(ModelProblemsTest, TheDropInAsksForNorms) {
   EXPECT_THAT(texts("vit_base_patch16_224", 32, ElementType::kBf16, "norm"),
               ElementsAre("25x norm bf16 m=6304 d=768 weight bias eps=1e-06"));
@@ -381,19 +412,20 @@ TEST(ModelProblemsTest, EveryCallOfEveryModelIsTakenOrRefusedWithAReason) {
 }
 
 TEST(ModelProblemsTest, CallsWithoutAnOperatorAreCountedInOneLine) {
-  const Model model{"m", {}, {{2, "norm m=1"}}, {}, {{15, "wishful", ""}, {1, "linear", "why"}}};
+  const Model model{"m", {}, {{2, "norm m=1"}},
+                    {},  {}, {{15, "wishful", ""}, {1, "linear", "why"}}};
   EXPECT_EQ(calls_without_operator({&model}, AskedBy::kCompile),
             "calls of operators that vitune does not have are left out: 15 of wishful, in one pass "
             "of m");
   EXPECT_THAT(calls_without_operator({&model, &model}, AskedBy::kCompile),
               HasSubstr("30 of wishful, in one pass of each of 2 models"));
   EXPECT_EQ(calls_without_operator({&model}, AskedBy::kDropIn), "");
-  const Model all{"m", {}, {{2, "norm m=1"}}, {}, {}};
+  const Model all{"m", {}, {{2, "norm m=1"}}, {}, {}, {}};
   EXPECT_EQ(calls_without_operator({&all}, AskedBy::kCompile), "");
 }
 
 TEST(ModelProblemsTest, CallsThatTheKernelsOfAnotherOperatorDoNotTakeAreSaidToo) {
-  const Model model{"m", {}, {{1, "linear m=1"}}, {}, {{2, "linear", "too wide"}}};
+  const Model model{"m", {}, {{1, "linear m=1"}}, {}, {}, {{2, "linear", "too wide"}}};
   EXPECT_EQ(unsupported_calls(model),
             "2 of the 3 linear calls of m are outside what the kernels do: too wide (2x)");
   EXPECT_EQ(unsupported_calls(model, input_of(AskedBy::kCompile, {"attention"})), "");

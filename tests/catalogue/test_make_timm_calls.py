@@ -31,7 +31,7 @@ def calls(document, name, key, rows=None):
     """Text -> count; rows: of layers of few rows, or of many, alone."""
     entry = next(model for model in document["models"] if model["name"] == name)
     other = {script.OF_FEW_ROWS: script.OF_MANY_ROWS, script.OF_MANY_ROWS: script.OF_FEW_ROWS}.get(rows)
-    return {document["texts"][place]: count for count, place, *when in entry[key] if when != [other]}
+    return {document["texts"][place]: count for count, place, *when in entry.get(key, ()) if when != [other]}
 
 
 @unittest.skipIf(LIBRARY is None, "VITUNE_TEST_LIBRARY names no libvitune")
@@ -48,31 +48,39 @@ class DocumentTest(unittest.TestCase):
         self.assertEqual(calls(self.made, "deit_tiny_patch16_224", "compile", script.OF_FEW_ROWS), {
             "linear dtype m=196*images n=192 k=768 bias": 1,
             "linear dtype m=197*images n=576 k=192 norm=layer bias params=fp32": 1,
-            "attention dtype b=1*images h=3 nq=197 nk=197 d=64 layout=packed": 12,
-            "linear dtype m=197*images n=192 k=192 bias residual moments=32": 12,
-            "linear dtype m=197*images n=768 k=192 norm=moments:32 eps=1e-06 bias act=gelu params=fp32": 12,
+            "attention dtype b=1*images h=3 nq=197 nk=197 d=64 layout=packed": 11,
+            "linear dtype m=197*images n=192 k=192 bias residual moments=32": 11,
+            "linear dtype m=197*images n=768 k=192 norm=moments:32 eps=1e-06 bias act=gelu params=fp32": 11,
             "linear dtype m=197*images n=192 k=768 bias residual moments=32": 11,
             "linear dtype m=197*images n=576 k=192 norm=moments:32 eps=1e-06 bias params=fp32": 11,
-            "linear dtype m=197*images n=192 k=768 bias residual": 1,
+            "attention dtype b=1*images h=3 nq=1 nk=197 d=64 q=@113472,64,0 k=@113472,64,576 v=@113472,64,576": 1,
+            "linear dtype m=1*images n=192 k=192 bias residual=@37824 moments=32": 1,
+            "linear dtype m=1*images n=768 k=192 norm=moments:32 eps=1e-06 bias act=gelu params=fp32": 1,
+            "linear dtype m=1*images n=192 k=768 bias residual": 1,
             "linear dtype m=1*images n=1000 k=192 bias": 1,
         })
 
     def test_with_many_rows_norms_stay_in_front_of_layers(self):
         self.assertEqual(calls(self.made, "deit_tiny_patch16_224", "compile", script.OF_MANY_ROWS), {
             "linear dtype m=196*images n=192 k=768 bias": 1,
-            "linear dtype m=197*images n=576 k=192 bias": 12,
-            "attention dtype b=1*images h=3 nq=197 nk=197 d=64 layout=packed": 12,
-            "linear dtype m=197*images n=192 k=192 bias residual": 12,
-            "linear dtype m=197*images n=768 k=192 bias act=gelu": 12,
-            "linear dtype m=197*images n=192 k=768 bias residual": 12,
+            "attention dtype b=1*images h=3 nq=197 nk=197 d=64 layout=packed": 11,
+            "attention dtype b=1*images h=3 nq=1 nk=197 d=64 q=@113472,64,0 k=@113472,64,576 v=@113472,64,576": 1,
+            "linear dtype m=1*images n=192 k=768 bias residual": 1,
             "linear dtype m=1*images n=1000 k=192 bias": 1,
+            "linear dtype m=197*images n=576 k=192 bias": 12,
+            "linear dtype m=197*images n=192 k=192 bias residual": 11,
+            "linear dtype m=197*images n=768 k=192 bias act=gelu": 11,
+            "linear dtype m=197*images n=192 k=768 bias residual": 11,
+            "linear dtype m=1*images n=192 k=192 bias residual=@37824": 1,
+            "linear dtype m=1*images n=768 k=192 bias act=gelu": 1,
         })
 
     def test_what_is_asked_beside_is_what_a_gpu_without_moments_and_lost_races_are_served_by(self):
         second = calls(self.made, "deit_tiny_patch16_224", "second", script.OF_FEW_ROWS)
         for words in ("n=768 k=192 norm=layer bias act=gelu params=fp32", "n=768 k=192 bias act=gelu", "n=192 k=192 bias residual",
                       "n=768 k=192 bias", "n=576 k=192 bias"):
-            self.assertEqual(second.get(f"linear dtype m=197*images {words}"), 12, words)
+            # In the last block one row an image is computed behind attention.
+            self.assertIn(second.get(f"linear dtype m=197*images {words}"), (11, 12), words)
 
     def test_layers_around_windows_in_place_are_those_of_images(self):
         swin = calls(self.made, "swin_tiny_patch4_window7_224", "compile")
@@ -82,6 +90,19 @@ class DocumentTest(unittest.TestCase):
         self.assertTrue([text for text in swin if "n=288 k=96 norm=layer" in text])
         second = calls(self.made, "swin_tiny_patch4_window7_224", "second")
         self.assertIn("attention dtype b=64*images h=3 nq=49 nk=49 d=32 layout=packed bias=dtype:1x3x49x49", second)
+
+    def test_a_step_of_training_asks_for_both_passes(self):
+        layers = {"linear dtype m={m} n={n} k={k} bias params=fp32", "linear_weight_grad dtype m={m} n={n} k={k} bias out=fp32",
+                  "linear dtype m={m} n={k} k={n} wt=@{k}"}
+        wanted = {text.format(m="197*images", n=n, k=k): 12 for text in layers for n, k in ((576, 192), (192, 192))}
+        found = calls(self.made, "deit_tiny_patch16_224", "train")
+        self.assertEqual({text: found.get(text) for text in wanted}, wanted)
+        self.assertEqual(found["linear dtype m=197*images n=768 k=192 bias act=gelu params=fp32 aux"], 12)
+        self.assertEqual(found["linear_weight_grad dtype m=196*images n=192 k=768 bias out=fp32"], 1)  # of the patches
+        self.assertEqual(sum(count for text, count in found.items() if text.startswith("norm_backward ")), 25)
+        second = calls(self.made, "deit_tiny_patch16_224", "train_second")
+        self.assertTrue([text for text in second if "factor=197" in text])  # drop path's
+        self.assertNotIn("train", next(model for model in self.made["models"] if model["name"] == "xcit_nano_12_p16_224"))
 
     def test_the_drop_in_asks_for_norms(self):
         self.assertEqual(calls(self.made, "deit_tiny_patch16_224", "drop_in"),
@@ -96,7 +117,7 @@ class DocumentTest(unittest.TestCase):
         if self.made["source"] != self.shipped["source"]:
             self.skipTest(f"{self.made['source']} here, and the data are of {self.shipped['source']}")
         for name in MODELS:
-            for key in ("compile", "second", "drop_in"):
+            for key in script.LISTS:
                 for rows in (script.OF_FEW_ROWS, script.OF_MANY_ROWS):
                     self.assertEqual(calls(self.made, name, key, rows), calls(self.shipped, name, key, rows), f"{name} {key}")
 

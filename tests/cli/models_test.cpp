@@ -342,7 +342,7 @@ TEST_F(ModelsTest, MistakesSayWhatToDo) {
       {{"show", "--model", "vit_base_patch16_224", "--operator", ","}, "attention,norm,group_norm"},
       {{"show", "--operator", "norm"}, "--operator belongs to --model"},
       {{"show", "--as", "drop-in"}, "--as belongs to --model"},
-      {{"show", "vit_base_patch16_224", "--as", "training"}, "use one of compile, drop-in"},
+      {{"show", "vit_base_patch16_224", "--as", "training"}, "use one of compile, train, drop-in"},
       {{"models", "--as", "drop-in"}, "--as belongs to --problems"},
       {{"tune", "bf16"}, "bf16"},
       {{"explain", "dinov2"}, "7 have it in the name, as vit_base_patch14_dinov2"},
