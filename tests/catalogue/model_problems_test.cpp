@@ -331,7 +331,7 @@ TEST(ModelProblemsTest, AStepOfTrainingAsksForBothPasses) {
   EXPECT_THAT(asked("linear"),
               Contains("12x linear fp16 m=12608 n=3072 k=768 bias act=gelu params=fp32 aux"));
   EXPECT_THAT(asked("norm_backward"),
-              Contains("23x norm_backward fp16 m=12608 d=768 weight bias params=fp32 x=fp32@768 "
+              Contains("23x norm_backward fp16 m=12608 d=768 weight bias params=fp32 x=fp32 "
                        "residual second=fp16 stats"));
   EXPECT_EQ(unsupported_calls(catalogue().find("vit_base_patch16_224"), input_of(AskedBy::kTrain)),
             "");
