@@ -80,8 +80,10 @@ def _train(way: Way, recipe: Recipe, data: Any, seed: int, device: torch.device,
     model = model_of(recipe, way.gelu).to(device)
     way.change(model)
     training = Training(recipe, model, data, way.way, way.amp, seed)
-    while training.epoch < epochs:
-        training.run_epoch()
+    # Else convolutions of fp32 would round to TF32.
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=way.amp != "off"):
+        while training.epoch < epochs:
+            training.run_epoch()
     return training.history
 
 

@@ -9,6 +9,7 @@ import pickle
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 from .support import ROOT, needs_torch, torch
 
@@ -113,7 +114,6 @@ class DataTest(unittest.TestCase):
     @unittest.skipUnless(available("torchvision"), "torchvision is not installed")
     def test_cifar10_is_read_from_files_of_its_format(self):
         from torchvision.datasets import CIFAR10
-        from unittest import mock
 
         place = self.folder / CIFAR10.base_folder
         place.mkdir()
@@ -131,7 +131,6 @@ class DataTest(unittest.TestCase):
     def test_flowers_are_read_from_files_of_their_format(self):
         from PIL import Image
         from scipy.io import savemat
-        from unittest import mock
 
         place = self.folder / "flowers-102"
         (place / "jpg").mkdir(parents=True)
@@ -225,6 +224,15 @@ class CompareTest(unittest.TestCase):
         exact = [0.90, 0.92, 0.91]
         for mean, inside in ((0.91, True), (0.896, True), (0.894, False), (0.924, True), (0.926, False)):
             self.assertEqual(compare.in_band(exact, [mean] * 3), inside, mean)
+
+    def test_rows_are_held_against_fp32(self):
+        with mock.patch.object(compare, "SEEDS", (0,)):
+            found = compare.Comparison(small(epochs=1), (patterns(24, 0), patterns(16, 1)), torch.device("cpu"))
+            exact, amp, fault = (found.row(name) for name in ("fp32", "amp", "fault"))
+        self.assertEqual((exact["distance"], exact["in_band"], exact["follows"], amp["follows"]), (0, True, True, True))
+        self.assertGreater(amp["distance"], 0)
+        self.assertGreater(fault["distance"], 0)
+        self.assertIn("PyTorch, fp32", compare.line_of(exact))
 
     def test_losses_follow_that_are_as_near_as_those_of_amp(self):
         exact, amp, near, far = [2.0, 1.5, 1.0], [2.001, 1.5, 0.999], [2.0, 1.499, 1.0], [2.0, 1.504, 1.001]
