@@ -36,6 +36,28 @@ Where it served none its step is `compile_default`'s, and says nothing of vitune
 `vitune_train_step` is [`vitune.train_step`](python.md#training-steps): the same compiled model, its whole step one CUDA graph as it is called.
 The drop-in in [eager mode](python.md#training-in-eager-mode) is none of these ways.
 """
+_SWITCHES = """
+## Switching it on
+
+[`vitune.train_step`](python.md#training-steps) takes the most off a step where the loop is yours: one call, one CUDA graph. A program of others has a loop of its own. There one line compiles the model, and the loop stays as it is:
+
+    model.compile(backend="vitune", options={"training": True})
+
+| program | where the line stands |
+|--|--|
+| a loop of your own | `step = vitune.train_step(model, loss, optimizer)`, then `step(images, labels)` (`examples/train_cct/`) |
+| timm's pieces (AMP, EMA, mixup, drop path, `channels_last`, accumulation) | before `ModelEmaV3(model)` or after it: the average is a copy, which is not compiled |
+| timm's `train.py` | no line: `--torchcompile vitune`, and `--torchcompile-mode` as ever, of an installed vitune |
+| transformers' `Trainer` | before `Trainer(model, ...)`. Its own `torch_compile_backend="vitune"` is refused by accelerate, which knows a list of names |
+| Lightning's `Trainer` | before `trainer.fit(...)`, on the model that the module holds |
+| FSDP2 | on each block, after `checkpoint_wrapper(block)` and before `fully_shard(block)` |
+| peft | after `get_peft_model(...)`. Merging, unmerging and loading an adapter between steps need nothing more |
+
+`benchmarks/programs/run.py PROGRAM` runs timm's pieces, both `Trainer`s and peft with random weights and generated images by eager mode, `torch.compile` and vitune, and fails where losses differ. On a CPU these are tested so (`python/tests/test_programs.py`), and FSDP2
+with two processes by `python/tests/training_ranks.py`; what they gain on a GPU is not measured yet. Without `"training"` and without a mode that captures CUDA graphs, linear layers and norms that need a gradient stay Inductor's, since Python's own time then decides ([python.md](python.md#compiled-models)).
+
+What is refused, by name and with the way out, is in the table of [training steps](python.md#training-steps). Left to PyTorch: attention with dropout, LayerScale and drop path outside of the places that [python.md](python.md#compiled-models) lists, the optimizer.
+"""
 _NONE = "\nNothing is measured yet: `make train-models` measures it on a GPU.\n"
 _FIGURE = "![The best of PyTorch's ways over vitune, for each model's training step](figures/training.svg)"
 _MODES = {
@@ -198,7 +220,7 @@ def _of_one(result: dict[str, Any]) -> list[str]:
 def page(results: Sequence[dict[str, Any]], pictured: bool = False) -> str:
     """The whole page; of further GPUs the times alone. pictured: whether docs/figures has the picture."""
     if not results:
-        return _INTRO + _NONE
+        return _INTRO + _NONE + _SWITCHES
     first, *others = results
     lines = [_INTRO, *([_FIGURE] if pictured else []), *_of_one(first)]
     for each in others:
@@ -208,7 +230,7 @@ def page(results: Sequence[dict[str, Any]], pictured: bool = False) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in first["versions"].items() if value)
     method = "\n".join(f"- *{name}*: {text}." for name, text in first["method"].items())
     how = _HOW.format(device=first["device"]["name"], date=first["date"][:10], versions=versions, method=method)
-    return "\n".join(lines) + "\n" + how
+    return "\n".join(lines) + "\n" + _SWITCHES + how
 
 
 def main() -> int:
