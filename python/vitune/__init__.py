@@ -93,7 +93,9 @@ def attention(query: "Tensor", key: "Tensor", value: "Tensor", attn_mask: Option
     log-sum-exp, fp32 [..., heads, nq], contiguous. Rows without any key give 0 and -inf. Runs on the current stream; the first call of a problem loads its kernel, so call once before
     you capture a CUDA graph.
 
-    Raises Unsupported (other devices, head sizes, gradients), InvalidArgument (contradictory shapes and types),
+    Where an input of rank 4 requires a gradient it has one, bias included; not of the log-sum-exp, nor a second one.
+
+    Raises Unsupported (other devices, head sizes, gradients that it has not), InvalidArgument (contradictory shapes and types),
     NotPrepared (a new problem during a capture), LibraryNotFound, TorchNotFound, VituneError.
     """
     if dropout_p or type(dropout_p) is not float:
