@@ -90,8 +90,8 @@ class InstallTest(TorchTest):
                             vitune.torch.reset_stats()
                             entered = frames(lambda: model(x))
                             # One function of vitune's for each call, in the place of PyTorch's own where that is Python too.
-                            theirs = ("layer_norm", "__get__") if norms and OPERATORS else ()  # a switch that it reads
-                            replaced = without.count("layer_norm") if norms else 0  # ctypes: of ours, which asks whether it trains, and theirs
+                            theirs = ("layer_norm", "__get__") if norms else ()  # a switch that it reads
+                            replaced = without.count("layer_norm") if norms else 0
                             self.assertEqual(entered.count("vitune"), served + replaced)
                             self.assertEqual([name for name in entered if name != "vitune"],
                                              [name for name in without if name not in theirs])
