@@ -4,6 +4,8 @@ BUILD := build/default
 VITUNE := $(BUILD)/vitune
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# Many tests wait for processes and locks: one test more than there are CPUs.
+TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-14 clang-format 2>/dev/null))
 FORMATTED = git ls-files --cached --others --exclude-standard '*.cpp' '*.h' '*.hpp' '*.cuh' ':!third_party'
 
@@ -37,7 +39,7 @@ command: $(BUILD)/build.ninja
 test: test-packages   ## install, build, all host tests, kernels, format and architecture
 	@$(MAKE) --no-print-directory build check-format check-architecture check-c-api-page check-docs
 	@! command -v mkdocs > /dev/null || $(MAKE) --no-print-directory docs
-	@cmake/with_nvrtc.sh $(VITUNE) ctest --preset default --no-tests=error -j $(JOBS)
+	@cmake/with_nvrtc.sh $(VITUNE) ctest --preset default --no-tests=error -j $(TEST_JOBS)
 	@cmake/with_nvrtc.sh $(VITUNE) cmake/check_kernels.sh $(VITUNE)
 
 COUNT ?= 1000
@@ -55,7 +57,7 @@ test-packages:
 asan: test-packages   ## the same tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory build/asan/build.ninja
 	cmake --build build/asan
-	@cmake/with_nvrtc.sh build/asan/vitune ctest --preset asan --no-tests=error -j $(JOBS)
+	@cmake/with_nvrtc.sh build/asan/vitune ctest --preset asan --no-tests=error -j $(TEST_JOBS)
 
 check-format:         ## clang-format in checking mode
 	@$(FORMATTED) | xargs $(CLANG_FORMAT) --dry-run -Werror && echo "format: no differences"
@@ -91,7 +93,7 @@ EMULATED := $(abspath $(BUILD))/tests/emulator/device
 STAGED := $(abspath $(BUILD))/tests/libvitune_torch_staged.so
 python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated device; PYTHON=... one with torch tests more
 	cmake --build $(BUILD) --target vitune_shared vitune vitune_torch vitune_torch_staged vitune_emulated_cuda vitune_emulated_nvrtc
-	@rm -rf $(EMULATED)/kernels
+	@rm -rf $(EMULATED)/kernels && mkdir -p $(EMULATED)/kernels
 	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) VITUNE_EMULATED_KERNELS=$(EMULATED)/kernels \
 	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; failed=0; \
 	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) || failed=1; \

@@ -124,7 +124,13 @@ void Databases::open_layers() {
   std::vector<std::unique_ptr<Store>> sites;
   for (const fs::path& path : places_.sites) sites.push_back(open_site(path));
   auto shipped = open_shipped();
-  layers_.emplace(std::move(user), std::move(shipped), list_is_lost_, std::move(sites));
+  try {
+    // Apart from layers_, which is read from even if this throws.
+    LayeredStore found(std::move(user), std::move(shipped), list_is_lost_, std::move(sites));
+    layers_.emplace(std::move(found));
+  } catch (const Error& error) {  // a list that could be opened, and not read
+    note_lost("the user's or the site's", error.what());
+  }
   note_block_lists();
   compiler_versions_.reset();
   look_at_commits(states);

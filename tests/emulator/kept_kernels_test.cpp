@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,17 +23,19 @@ class KeptKernelsTest : public testing::Test {
   KeptKernelsTest() {
     if (const char* const set = std::getenv(kVariable)) before_ = set;
   }
-  ~KeptKernelsTest() override { keep_in(before_); }
+  ~KeptKernelsTest() override { before_ ? keep_in(*before_) : name_none(); }
 
-  static void keep_in(const std::string& folder) {
-    folder.empty() ? unsetenv(kVariable) : setenv(kVariable, folder.c_str(), 1);
-  }
+  static void keep_in(const std::string& folder) { setenv(kVariable, folder.c_str(), 1); }
+  static void name_none() { unsetenv(kVariable); }
   std::vector<std::byte> compiled(const std::string& kernel) const {
+    return compiled_by(*compiler_, kernel);
+  }
+  static std::vector<std::byte> compiled_by(const Compiler& compiler, const std::string& kernel) {
     CompileRequest request;
     request.source = assemble("extern \"C\" __global__ void " + kernel + "() {}\n");
     request.arch = "sm_90";
     request.entry = kernel;
-    const CompileResult result = compiler_->compile(request);
+    const CompileResult result = compiler.compile(request);
     EXPECT_EQ(result.status, CompileStatus::kOk) << result.log;
     return result.cubin;
   }
@@ -47,7 +50,7 @@ class KeptKernelsTest : public testing::Test {
   const test::TemporaryDirectory folder_;
 
  private:
-  std::string before_;
+  std::optional<std::string> before_;
 };
 
 TEST_F(KeptKernelsTest, AKernelIsCompiledOnceAndItsModuleTakenFromTheFolder) {
@@ -64,11 +67,27 @@ TEST_F(KeptKernelsTest, AKernelIsCompiledOnceAndItsModuleTakenFromTheFolder) {
   EXPECT_EQ(compiled("first"), second) << "it was compiled again";
 }
 
-TEST_F(KeptKernelsTest, NothingIsKeptWhereNoFolderIsNamed) {
+TEST_F(KeptKernelsTest, NothingIsKeptWhereTheNamedFolderIsEmpty) {
   keep_in("");
 
   EXPECT_FALSE(compiled("first").empty());
   EXPECT_TRUE(files().empty());
+}
+
+// As in a compile worker, which does not get the variable.
+TEST_F(KeptKernelsTest, WhereNoneIsNamedTheDevicesOwnFolderKeepsThemIfItIsThere) {
+  name_none();
+  const fs::path library = folder_ / "device/lib64/libnvrtc.so.12";
+  const fs::path kernels = folder_ / "device/kernels";
+  fs::create_directories(library.parent_path());
+  fs::copy_file(VITUNE_EMULATED_DEVICE "/lib64/libnvrtc.so.12", library);
+  const auto compiler = Compiler::open_in({library.parent_path()});
+
+  compiled_by(*compiler, "first");
+  EXPECT_FALSE(fs::exists(kernels));
+  fs::create_directory(kernels);
+  compiled_by(*compiler, "first");
+  EXPECT_FALSE(fs::is_empty(kernels));
 }
 
 TEST_F(KeptKernelsTest, AFolderThatCannotBeMadeKeepsNothingAndHindersNothing) {

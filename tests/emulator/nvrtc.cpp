@@ -4,9 +4,11 @@
 // language in front, each kernel found in it gets a descriptor, and the shared object that results
 // is marked as a CUDA ELF. Signatures are those of generator/nvrtc_api.h.
 //
-// Many tests need the same kernels. Those of one run share what they compile, in the folder that
-// VITUNE_EMULATED_KERNELS names.
+// Many tests need the same kernels. Those of one run share what they compile, in the folder
+// `kernels` of the device, if it is there; VITUNE_EMULATED_KERNELS names another, or none if it is
+// empty. The environment does not reach the compile workers, which know of a few variables alone.
 // SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -16,6 +18,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <sstream>
@@ -96,22 +99,43 @@ std::string resource_report(const std::vector<KernelText>& kernels) {
   return log;
 }
 
+constexpr const char* kModuleOptions[] = {"-std=c++20",
+                                          "-O1",
+                                          "-g0",
+                                          "-w",
+                                          "-fPIC",
+                                          "-shared",
+                                          "-fvisibility=hidden",
+                                          "-fno-gnu-unique",
+                                          "-fno-strict-aliasing",
+                                          "-Wl,-Bsymbolic",
+                                          "-s"};
+
 // A module of the text that `folder` has room for; empty if it does not compile.
 std::string module_of(const fs::path& text, const fs::path& folder, const fs::path& log) {
   const fs::path object = folder / "kernel.so";
-  const bool compiled =
-      run_compiler({"-std=c++20", "-O1", "-g0", "-w", "-fPIC", "-shared", "-fvisibility=hidden",
-                    "-fno-gnu-unique", "-fno-strict-aliasing", "-Wl,-Bsymbolic", "-s",
-                    text.string(), "-o", object.string()},
-                   log);
-  return compiled ? read_file(object) : std::string();
+  std::vector<std::string> arguments(std::begin(kModuleOptions), std::end(kModuleOptions));
+  arguments.insert(arguments.end(), {text.string(), "-o", object.string()});
+  return run_compiler(std::move(arguments), log) ? read_file(object) : std::string();
+}
+
+// The folder in which modules are kept; empty if there is none.
+fs::path kept_modules() {
+  if (const char* const named = std::getenv("VITUNE_EMULATED_KERNELS")) return named;
+  Dl_info here;
+  if (dladdr(&kCudaMachine, &here) == 0) return {};
+  const fs::path folder = fs::absolute(here.dli_fname).parent_path().parent_path() / "kernels";
+  std::error_code ignored;
+  return fs::is_directory(folder, ignored) ? folder : fs::path();
 }
 
 // Where the module of this text is kept for the tests of this run; empty if nothing is kept.
 fs::path kept_module(const std::string& text) {
-  const char* const folder = std::getenv("VITUNE_EMULATED_KERNELS");
-  if (folder == nullptr || *folder == '\0') return {};
-  return fs::path(folder) / vitune::sha256(text).hex();
+  const fs::path folder = kept_modules();
+  if (folder.empty()) return {};
+  std::string whole = VITUNE_HOST_COMPILER;
+  for (const char* const option : kModuleOptions) whole += std::string(" ") + option;
+  return folder / vitune::sha256(whole + "\n" + text).hex();
 }
 
 // Others see the whole file or none.

@@ -23,14 +23,29 @@ constexpr std::chrono::minutes kPatience{8};
 
 class SingleFlightTest : public CommandTest {
  protected:
-  // Nothing is compiled before: only a compile that takes its time is one that others wait for.
-  static CommandOptions uncompiled() { return {.without = {"VITUNE_EMULATED_KERNELS"}}; }
+  SingleFlightTest() {
+    fs::create_directories(device() / "lib64");
+    for (const char* file : {"libcuda.so.1", "lib64/libnvrtc.so.12"}) {
+      fs::create_symlink(fs::path(VITUNE_EMULATED_DEVICE) / file, device() / file);
+    }
+  }
+
+  // Nothing is compiled before: only a compile that takes its time is one that others wait for. So
+  // the device is one that keeps no kernels.
+  CommandOptions uncompiled() const {
+    return {
+        .environment = {{"LD_LIBRARY_PATH", device().string()}, {"CUDA_HOME", device().string()}},
+        .without = {"VITUNE_EMULATED_KERNELS"}};
+  }
   // vitune_serve: an application that prepares the problem and calls it for a second.
   std::unique_ptr<RunningCommand> serve() const {
     CommandOptions options = uncompiled();
     options.program = VITUNE_SERVE;
     return start({database().string(), "1", kProblem}, options);
   }
+
+ private:
+  fs::path device() const { return directory() / "device"; }
 };
 
 TEST_F(SingleFlightTest, OfEightProcessesThatNeedANewKernelOneCompilesItForAll) {

@@ -107,6 +107,35 @@ TEST_F(DatabasesTest, AWriterThatHoldsTheFileCostsAQuarterOfASecondAndOneWarning
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("locked")));
 }
 
+TEST_F(DatabasesTest, AListThatIsLockedOnceItsFileIsOpenIsALostOneUntilItCanBeRead) {
+  add_request(user());
+  Connection blocker(fs::canonical(user()), Connection::Mode::kReadWrite);
+  bool locks = false;
+  // The missing database of the site is told of once the user's is open, before its list is read.
+  const LogSink locking = [&](LogLevel level, std::string_view text) {
+    sink()(level, text);
+    if (std::exchange(locks, false)) blocker.execute("BEGIN EXCLUSIVE");
+  };
+  const fs::path site = directory_ / "site.db";
+  Databases databases({user(), std::nullopt, false, std::chrono::milliseconds(1), {}, {}, {site}},
+                      locking);
+  const auto only_defaults = [&] {
+    return databases.read([](LayeredStore& s) { return s.serves_defaults_only(); });
+  };
+  EXPECT_FALSE(only_defaults());
+  add_request(user());
+  locks = true;
+  EXPECT_TRUE(databases.refresh());
+  EXPECT_FALSE(locks) << "the lock came while databases were opened";
+  EXPECT_TRUE(only_defaults());
+  EXPECT_THAT(warnings_.back(), HasSubstr("serving default kernels only"));
+  EXPECT_FALSE(databases.refresh()) << "it is locked still";
+  EXPECT_TRUE(only_defaults());
+  blocker.execute("COMMIT");
+  EXPECT_TRUE(databases.refresh());
+  EXPECT_FALSE(only_defaults());
+}
+
 TEST_F(DatabasesTest, CompilerVersionsOfBothLayersAreListedOnce) {
   const auto put = [](const fs::path& file, std::uint8_t number, const char* version) {
     Binary binary;
