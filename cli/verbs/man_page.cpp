@@ -130,6 +130,8 @@ Pairs variables() {
       {"VITUNE_LOG_CMD",
        "For libvitune: if set, the first call of each problem prints the command that measures "
        "it."},
+      {"VITUNE_CHECK",
+       "For vitune in PyTorch: 1 reads offsets of packed sequences back and refuses wrong ones."},
       {"VITUNE_DISABLE", "For libvitune: if set, every call is refused."},
       {"XDG_CACHE_HOME, HOME", "Where the database is by default."},
       {"VITUNE_CUBLASLT",
