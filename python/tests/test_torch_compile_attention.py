@@ -311,7 +311,8 @@ class RewriteTest(CompileCase):
         self.assertIn("guard_filter_fn", options)  # the caller's own is left as it was
 
     def test_wrong_words_say_what_there_is(self):
-        with self.assertRaisesRegex(vitune.InvalidArgument, "replace has gelu: the operators are attention, group_norm, linear, linear_train, norm"):
+        with self.assertRaisesRegex(vitune.InvalidArgument, "replace has gelu: the operators are attention, attention_train, group_norm, "
+                                    "linear, linear_train, norm, norm_train, packed_attention, window_attention"):
             vitune.compile(torch.nn.Identity(), replace="gelu")
         with self.assertRaisesRegex(vitune.InvalidArgument, "what vitune.compile"):
             vitune.report(torch.compile(torch.nn.Identity()))

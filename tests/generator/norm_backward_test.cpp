@@ -231,5 +231,15 @@ TEST(NormBackwardOperatorTest, ConfigsServeOtherRowCountsAndNothingElse) {
   }
 }
 
+TEST(NormBackwardJudgeTest, GradientsAreDrawnAroundZero) {
+  int gradients = 0;
+  for (const Fill& fill : norm_backward_inputs(parsed("bf16 m=4 d=768 residual"), kNormalDraw)) {
+    if (fill.tensor != kNormBackwardDy && fill.tensor != kNormBackwardResidual) continue;
+    ++gradients;
+    EXPECT_EQ(fill.mean, 0) << fill.tensor;
+  }
+  EXPECT_EQ(gradients, 2);
+}
+
 }  // namespace
 }  // namespace vitune
