@@ -32,6 +32,12 @@ void check_dbias(const WindowAttentionBackwardProblem& p) {
     refuse(ErrorCode::kUnsupported,
            formatted("dtable={}: use 1 to {} rows", p.table_rows, kMostTableRows));
   }
+  if (p.table_rows > kMostSums / f.bias->heads) {
+    refuse(ErrorCode::kUnsupported,
+           formatted("dtable={}: {} rows of {} heads are more than 2^30 numbers, which is not "
+                     "supported",
+                     p.table_rows, p.table_rows, f.bias->heads));
+  }
   if (p.entries() * f.keys() * f.keys() > kMostSums) {
     refuse(ErrorCode::kUnsupported,
            "dbias of more than 2^30 numbers, each head's counted, is not supported: sum over "

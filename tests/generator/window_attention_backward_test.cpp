@@ -78,6 +78,8 @@ TEST(WindowAttentionBackwardProblemTest, RefusalsSayWhatToDo) {
        "not a whole number"},
       {"bf16 b=1 image=8 window=4 h=2 d=8 bias=bf16:4x2x16x16 dtable=0", ErrorCode::kUsage,
        "1 is the least"},
+      {"bf16 b=1 image=1x1 window=1 h=1032 d=8 bias=bf16:1x1032x1x1 dtable=16777216",
+       ErrorCode::kUnsupported, "16777216 rows of 1032 heads"},
       {"bf16 b=1 image=8 window=4 h=2 d=8 bias=bf16:4x2x16x16 dtable=99999999",
        ErrorCode::kUnsupported, "use 1 to 16777216 rows"},
       {"bf16 b=1 image=2400x2400 window=24 h=1 d=8 bias=bf16:10000x1x576x576 dbias",
