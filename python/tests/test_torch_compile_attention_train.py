@@ -151,6 +151,28 @@ class PatternTest(AttentionCase):
         self.expect_attends([PACKED], Chunks(plain), x_of())
         self.expect_attends([PACKED], Chunks(plain), x_of(), 2e-2, on=True)
 
+    def test_a_projection_whose_batch_and_rows_are_others_is_not_the_calls(self):
+        def frames(x, layers):  # [(clips frames), n, c]: attention sees clips
+            q, k, v = (each.view(2, 10, 2, 8).transpose(1, 2) for each in layers(x).chunk(3, dim=-1))
+            return plain(q, k, v, None).transpose(1, 2)
+
+        def rows_first(x, layers):  # [n, 1, c]
+            q, k, v = layers(x).view(5, 1, 3, 2, 8).permute(2, 1, 3, 0, 4).unbind(0)
+            return plain(q, k, v, None).permute(2, 0, 1, 3)
+
+        def image(x, layers):
+            q, k, v = (each.reshape(2, 9, 2, 8).transpose(1, 2) for each in layers(x).view(2, 3, 3, 3, 16).unbind(3))
+            return plain(q, k, v, None).transpose(1, 2)
+
+        class Of(Attends):
+            def forward(self, x):
+                return self.proj(self.attend(x, self.layers[0]).reshape(x.shape))
+
+        for attend, shape, want in ((frames, (4, 5, 16), [APART]), (rows_first, (5, 1, 16), [APART]), (image, (2, 3, 3, 16), [APART])):
+            with self.subTest(attend.__name__):
+                torch._dynamo.reset()
+                self.expect_attends(want, Of(attend), torch.randn(shape))
+
     def test_what_stays_is_told(self):
         def written(q, k, v, model):
             mask = torch.zeros(5, 5)

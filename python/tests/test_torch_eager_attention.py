@@ -187,6 +187,17 @@ class AttentionTest(TrainingTest):
                 attend(q, q, q).sum().backward()
         self.assertEqual(self.counts()[:2], (0, 2))
 
+    def test_several_gradients_at_once_are_pytorchs(self):
+        x = leaf(1, 4, 3, 2, 16, dtype=HALF)
+        several = torch.randn(3, 1, 2, 4, 16).to(HALF)
+        for whole in (True, False):
+            with vitune.torch.enabled(training=True):
+                out = attend(*(each if whole else each * 1 for each in of_projection(x * 1)))
+                got = torch.autograd.grad(out, x, several, is_grads_batched=True)[0]
+            wide = x.detach().double().requires_grad_()
+            want = torch.autograd.grad(attend(*of_projection(wide)), wide, several.double(), is_grads_batched=True)[0]
+            self.expect_near(got, want, 0.05)
+
     def test_second_derivatives_are_refused_with_a_sentence(self):
         x = leaf(1, 4, 3, 2, 16, dtype=HALF)
         for whole in (True, False):

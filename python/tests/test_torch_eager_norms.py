@@ -123,17 +123,29 @@ class NormsTest(TrainingTest):
 
     def test_second_derivatives_are_pytorchs(self):
         x, weight, bias = (leaf(*shape, dtype=torch.float32) for shape in ((3, 16), (16,), (16,)))
-        found = []
+        scales, found = torch.linspace(-1, 1, 16), []
         for training in (True, False):
             with vitune.torch.enabled(training=training):
-                for call in (lambda: F.layer_norm(x, (16,), weight, bias), lambda: F.rms_norm(x, (16,), weight)):
-                    first = torch.autograd.grad(call().pow(3).sum(), x, create_graph=True)[0]
-                    found.append((first, *torch.autograd.grad(first.pow(2).sum(), (x, weight))))
-        for mine, right in zip(found[:2], found[2:]):
+                for call in (lambda: F.layer_norm(x, (16,), weight, bias), lambda: F.rms_norm(x, (16,), weight),
+                             lambda: F.layer_norm(F.layer_norm(x, (16,), weight, bias).tanh() * scales, (16,), weight, bias),
+                             lambda: F.layer_norm(x, (16,), weight * x.mean(0), bias)):
+                    first, of_weight = torch.autograd.grad(call().pow(3).sum(), (x, weight), create_graph=True)
+                    found.append((first, of_weight, *torch.autograd.grad(first.pow(2).sum(), (x, weight))))
+        for mine, right in zip(found[:4], found[4:], strict=True):
             for one, other in zip(mine, right):
                 self.expect_near(one, other, 1e-5)
         # The second pass goes through the first one's graph too, by the way of what it was given.
-        self.assertEqual(self.operators_asked(), ["norm", "norm_backward"] * 2)
+        self.assertEqual(self.operators_asked(), [*["norm", "norm_backward"] * 2, "norm", "norm", "norm_backward", "norm_backward", "norm", "norm_backward"])
+
+    def test_several_gradients_at_once_are_pytorchs(self):
+        x, weight = leaf(3, 16, dtype=torch.float32), leaf(16, dtype=torch.float32)
+        several = torch.randn(4, 3, 16)
+        ours, theirs = [], []
+        for training, found in ((True, ours), (False, theirs)):
+            with vitune.torch.enabled(training=training):
+                found += torch.autograd.grad(F.layer_norm(x, (16,), weight), (x, weight), several, is_grads_batched=True)
+        for mine, right in zip(ours, theirs, strict=True):
+            self.expect_near(mine, right, 1e-5)
 
     def test_a_kept_graph_hooks_and_changes_in_place_are_as_pytorchs(self):
         x, weight = leaf(3, 16, dtype=torch.float32), leaf(16, dtype=torch.float32)

@@ -94,10 +94,12 @@ class enabled:
     """A context manager in which vitune serves scaled_dot_product_attention and layer_norm, in all threads of the process.
 
     May be nested, entered again, and used inside of install(). A model may be compiled inside of it, with fullgraph=True
-    too. timm=True also switches on the fused attention of timm's models where timm leaves it off: Swin and others. norms=False
-    leaves norms PyTorch's. A FallbackWarning says once where the operators' library, which serves them in inference, is missing.
-    training: which calls that need a gradient are served: None, those that a CUDA graph captures; True, all; False, none. Where blocks are
-    checkpointed the backward pass computes them again, and must come inside too.
+    too. timm=True also switches on the fused attention of timm's models where timm leaves it off, Swin and others, and gives NaFlexViT
+    sequences in the place of masks of padding. norms=False leaves norms PyTorch's. A FallbackWarning says once where the operators'
+    library, which serves them in inference, is missing.
+    training: which calls that need a gradient are served: None, those that a CUDA graph captures; True, all; False, none. Of several that
+    are inside one another, or beside install(), the one that asks for most counts. Where blocks are checkpointed the backward pass computes
+    them again, and must come inside too.
     Raises LibraryNotFound where libvitune cannot be loaded.
     """
 

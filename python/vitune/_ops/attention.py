@@ -400,6 +400,10 @@ _NO_TANGENT = ("vitune.attention has no forward-mode derivative, and an input as
 PLAIN = frozenset((Tensor, torch.nn.Parameter))
 
 
+#: Whether a gradient is several in one (is_grads_batched): without memory of its own.
+is_batched = torch._C._functorch.is_legacy_batchedtensor
+
+
 def may_launch_directly(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> bool:
     """Whether nothing (a compiler, a tracer, a transform, a subclass, a negative bit) must see the call as an operator."""
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0:

@@ -116,7 +116,7 @@ class _Attention(torch.autograd.Function):
         *operands, mask, out, lse = ctx.saved_tensors
         wants, rest = ctx.needs_input_grad[:4], (mask, out, lse, *ctx.words, ctx.needs_input_grad[3])
         # Where somebody is to see an operator: a second derivative is refused there, by its formula.
-        directly = not torch.is_grad_enabled() and attention_ops.may_launch_directly(dout, out, lse, mask)
+        directly = not (torch.is_grad_enabled() or attention_ops.is_batched(dout)) and attention_ops.may_launch_directly(dout, out, lse, mask)
         if operands[1] is None:
             backward = training.qkv_backward if directly else training.attention_qkv_backward
             dqkv, dbias = backward(dout, operands[0], *rest)

@@ -347,13 +347,13 @@ def holds(whole: Tensor, q: Tensor, k: Tensor, v: Tensor) -> bool:
     _, heads, rows, d = q.shape
     row, offset = 3 * heads * d, whole.storage_offset()
     steps = (rows * row, d, row, 1)
-    return _is(whole.numel(), 3 * q.numel()) and whole.is_contiguous() and all(
-        _is(each.storage_offset(), offset + place * heads * d) and all(map(_is, each.shape, q.shape))
-        and all(_is(have, step) or _is(size, 1) for have, step, size in zip(each.stride(), steps, each.shape))
+    return is_same(whole.numel(), 3 * q.numel()) and whole.is_contiguous() and all(
+        is_same(each.storage_offset(), offset + place * heads * d) and all(map(is_same, each.shape, q.shape))
+        and all(is_same(have, step) or is_same(size, 1) for have, step, size in zip(each.stride(), steps, each.shape))
         for place, each in enumerate((q, k, v)))
 
 
-def _is(a: Any, b: Any) -> bool:
+def is_same(a: Any, b: Any) -> bool:
     """Whether two sizes are the same, whatever a size is that is only known when a model runs."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b

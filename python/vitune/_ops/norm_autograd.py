@@ -74,7 +74,8 @@ class _Norm(torch.autograd.Function):
             return *_by_pytorch(dy, (x, weight, bias), ctx.needs_input_grad, *ctx.words), None, None, None
         wants, dweight, dbias = ctx.needs_input_grad[:3]
         given = (dy, x, mean[0] if mean else None, rstd, weight, None, None, None, _parameters_type(x, weight, bias), dweight, dbias)
-        backward = norm_training.backward if attention_ops.may_launch_directly(dy, x, rstd, weight) else norm_training.norm_backward
+        directly = not attention_ops.is_batched(dy) and attention_ops.may_launch_directly(dy, x, rstd, weight)
+        backward = norm_training.backward if directly else norm_training.norm_backward
         dx, _, dw, db = backward(*given)
         return dx if wants else None, dw if dweight else None, db if dbias else None, None, None, None
 
@@ -82,6 +83,8 @@ class _Norm(torch.autograd.Function):
 def _by_pytorch(dy: Tensor, given: tuple[Optional[Tensor], ...], wants: tuple[bool, ...], eps: float, rms: bool,
                 out_dtype: torch.dtype) -> tuple[Optional[Tensor], ...]:
     """The gradients as PyTorch computes them, with a graph of their own."""
+    # Views: what these tensors are made of, another call's weight, say, gets its gradient from the graph outside.
+    given = tuple(None if tensor is None else tensor.view_as(tensor) for tensor in given)
     asked = [tensor for tensor, wanted in zip(given, wants) if wanted]
     with torch.autocast(dy.device.type, enabled=False):
         x, weight, bias = (None if tensor is None else tensor.to(out_dtype) for tensor in given)

@@ -189,8 +189,11 @@ def _origins(node: fx.Node) -> list[fx.Node]:
 
 
 def _has_heads(whole: Any, q: Tensor) -> bool:
-    """Whether a tensor is [B, N, 3, H, D] or [B, N, 3 H D] by its number of dimensions, and the heads' numbers are known."""
-    return isinstance(whole, Tensor) and whole.dim() in (3, 5) and all(isinstance(q.shape[i], int) for i in (1, 3))
+    """Whether a tensor is [B, N, 3, H, D] or [B, N, 3 H D] for a query [B, H, N, D] of known numbers of heads."""
+    if not (isinstance(whole, Tensor) and whole.dim() in (3, 5) and all(isinstance(q.shape[i], int) for i in (1, 3))):
+        return False
+    b, h, n, d = q.shape
+    return all(map(training_ops.is_same, whole.shape, (b, n, 3, h, d) if whole.dim() == 5 else (b, n, 3 * h * d)))
 
 
 class AttentionTrain(FusionPattern):
