@@ -118,8 +118,33 @@ class TransformersTowersTest(PackedModels):
             self.assertEqual((self.run_.call_count, ours.requires_grad), (0, True))
         self.assertEqual(sum("derivative" in reason or "backward" in reason for reason in vitune.torch.stats().reasons), 1)
 
+    def test_a_compiled_layer_falls_back_as_an_eager_one(self):
+        packed.packed_attention_or_torch.register_kernel("cpu")(packed.packed_attention_or_torch._init_fn)
+        layer = tower("Qwen2-VL", "vitune", torch.bfloat16).blocks[0].attn
+        x, offsets, turn = torch.randn(9, 32).bfloat16(), offsets_of([4, 5]), tuple(torch.randn(2, 9, 16))
+        torch._dynamo.reset()
+        compiled = torch.compile(layer, fullgraph=True, backend="eager")
+        with torch.no_grad(), mock.patch.object(packed_ops, "attention_varlen", side_effect=vitune.Unsupported("sequences=70000")):
+            eager = layer(x, offsets, turn)
+            self.assertTrue(torch.equal(compiled(x, offsets, turn), eager))
+        self.assertEqual(vitune.torch.stats().fallbacks, 2)
+
+    def test_a_bound_on_a_device_is_no_bound(self):
+        patches = torch.randn(56, 3 * 2 * 4 * 4).bfloat16()
+        with torch.no_grad():
+            outs = [tower("Qwen2-VL", "vitune", torch.bfloat16)(patches, torch.tensor(GRID), max_seqlen=bound).last_hidden_state
+                    for bound in (24, torch.tensor(24))]
+        self.assertTrue(torch.equal(*outs))
+
+    def test_offsets_that_leave_rows_out_are_said_where_they_are_checked(self):
+        q, k, v = (torch.randn(12, 2, 16).bfloat16() for _ in range(3))
+        with torch.no_grad(), mock.patch.object(packed_ops, "checked", True):
+            for numbers, says in (([0, 5, 9], "goes from 0 to 9"), ([2, 12], "goes from 2 to 12"), ([0, 7, 5, 12], "falls from 7 to 5")):
+                with self.assertRaisesRegex(vitune.InvalidArgument, says):
+                    packed.attend(q, k, v, packed.Offsets.handed_over(torch.tensor(numbers), None, 12, 12), 0.0, False, None)
+
     def test_a_compiled_layer_is_one_graph_for_any_lengths(self):
-        packed_ops.packed_attention_op.register_kernel("cpu")(packed_ops.packed_attention_op._init_fn)
+        packed.packed_attention_or_torch.register_kernel("cpu")(packed.packed_attention_or_torch._init_fn)
         layer = tower("Qwen2-VL", "vitune", torch.bfloat16).blocks[0].attn
         graphs = []
 
@@ -264,6 +289,27 @@ class NaFlexTest(PackedModels):
         with torch.no_grad():  # a mask that outlives it is a mask
             self.assertTrue(torch.equal(F.scaled_dot_product_attention(q, q, q, kept), F.scaled_dot_product_attention(q, q, q, kept.plain)))
         self.assertEqual(self.run_.call_count, 0)
+
+
+    def test_masks_of_others_than_a_batchs_own_rows_stay_what_they_are(self):
+        import timm.models.naflexvit
+        valid = torch.arange(16)[None] < torch.tensor([[11], [6]])
+        q, k, v = (torch.randn(2, 16, 2, 16).bfloat16().transpose(1, 2) for _ in range(3))
+        with vitune.torch.enabled(timm=True), torch.no_grad():
+            create = timm.models.naflexvit.create_attention_mask
+            self.assertIs(type(create(valid, 0, symmetric=False, q_len=16)), torch.Tensor)
+            mask = create(valid, 0, dtype=torch.bfloat16)
+            self.assertIs(type(mask), padding.PaddingMask)
+            for key, value in ((k[:1], v[:1]), (k, v[:1])):  # of a batch of one
+                self.assertTrue(torch.equal(F.scaled_dot_product_attention(q, key, value, mask),
+                                            F.scaled_dot_product_attention(q, key, value, mask.plain)))
+            self.assertEqual(F.scaled_dot_product_attention(q[None], k[None], v[None], mask).shape, (1, *q.shape))
+            self.assertEqual(self.run_.call_count, 0)
+            with mock.patch.object(padding, "may_look", return_value=False):  # a CUDA graph is captured, whose mask may be written to
+                F.scaled_dot_product_attention(q, k, v, mask)
+            self.assertEqual(self.run_.call_count, 0)
+            F.scaled_dot_product_attention(q, k, v, mask)
+            self.assertEqual(self.run_.call_count, 1)
 
 
 class OneByOneTest(PackedModels):

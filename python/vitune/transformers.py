@@ -35,17 +35,19 @@ _is_flash = getattr(generic, "is_flash_attention_requested", None)
 _max_seqlen = getattr(generic, "get_max_seqlen", None)
 
 
+_AS_BEFORE = object()
 _asked = training_dropin.CAPTURED
 
 
-def register(*, training: Optional[bool] = None) -> None:
+def register(*, training: Any = _AS_BEFORE) -> None:
     """Makes "vitune" a value of attn_implementation, with the masks of "sdpa". May be called again.
 
-    training: which calls that need a gradient are served, as of vitune.torch.install(): None, those that a CUDA graph captures; True, all;
-    False, none.
+    training: which calls that need a gradient are served, as of vitune.torch.install(): None, those that a CUDA graph captures, which is
+    what holds at first; True, all; False, none. Without it the last one's holds.
     """
     global _asked
-    _asked = training_dropin.asked_by(training)
+    if training is not _AS_BEFORE:
+        _asked = training_dropin.asked_by(training)
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, mask)
     for names in _names:
@@ -68,7 +70,8 @@ def get_max_seqlen(cu_seqlens: Tensor, config: Any, kwargs: Optional[dict[str, A
         return _max_seqlen(cu_seqlens, config, kwargs, kwarg_name)
     if (kwargs is None or kwargs.get(kwarg_name) is None) and not padding.may_look(cu_seqlens):
         return None
-    return packed_ops.bucket(_max_seqlen(cu_seqlens, config, kwargs, kwarg_name))
+    longest = _max_seqlen(cu_seqlens, config, kwargs, kwarg_name)
+    return packed_ops.bucket(longest) if isinstance(longest, int) else None
 
 
 #: Models import both functions by name; those that are loaded later find ours where they import them from.

@@ -93,7 +93,8 @@ def masked(valid: Tensor, make: Callable[[], Tensor]) -> Optional[Tensor]:
 def naflex_mask(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """timm.models.naflexvit.create_attention_mask() with what padding tells."""
     def create_attention_mask(patch_valid: Optional[Tensor], num_prefix_tokens: int = 0, *arguments: Any, **keywords: Any) -> Optional[Tensor]:
-        if patch_valid is None or torch.compiler.is_compiling():
+        of_others = len(arguments) > 1 or keywords.get("q_len") not in (None, 1)  # of queries that are no patches
+        if patch_valid is None or of_others or torch.compiler.is_compiling():
             return theirs(patch_valid, num_prefix_tokens, *arguments, **keywords)
         valid = torch.nn.functional.pad(patch_valid.bool(), (num_prefix_tokens, 0), value=True)
         return masked(valid, lambda: theirs(patch_valid, num_prefix_tokens, *arguments, **keywords))
@@ -117,11 +118,14 @@ def _folded(tensor: Tensor) -> Optional[Tensor]:
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: PaddingMask, dropout: float, scale: Optional[float]) -> Optional[Tensor]:
     """The answer [B, heads, N, d] by packed attention; None where only the mask will do."""
-    if torch.compiler.is_compiling():  # the mask may be another one when the graph runs
+    # The mask may be another one when a compiler's or a CUDA graph runs.
+    if not may_look(query) or not query.dim() == key.dim() == value.dim() == 4:
         return None
     batch, heads, rows, d = query.shape
     offsets = mask.offsets
-    if offsets is None or key.shape[2] != rows or mask.shape[0] != batch or mask.shape[3] != rows:
+    if offsets is None or mask.shape[0] != batch or mask.shape[2] not in (1, rows) or mask.shape[3] != rows:
+        return None
+    if any((each.shape[0], each.shape[2]) != (batch, rows) for each in (key, value)):
         return None
     if attention_ops.needs_gradient(query, key, value, None) or sdpa_dropin.reason(query, key, value, None, dropout) is not None:
         return None

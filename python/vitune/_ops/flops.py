@@ -73,7 +73,7 @@ FORMULAS: dict[str, Callable[..., int]] = {
     "attention_backward": _attention_backward,
     "attention_qkv_backward": _qkv_backward,
     "window_attention": _windows,
-    "packed_attention": _packed,
+    **dict.fromkeys(("packed_attention", "packed_attention_or_torch"), _packed),
     **dict.fromkeys(("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch", "linear_train",
                      "linear_act_train"), _linear),
     "act_linear_train": _act_linear,
