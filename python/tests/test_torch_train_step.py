@@ -69,9 +69,10 @@ class Gate(nn.Module):
     def __init__(self):
         super().__init__()
         self.scaling, self.kind, self.bound, self.factor, self.weight = {"a": 1.0}, "gelu", None, 1.0, torch.ones(16)
+        self.mode, self.limits = None, [1.0] * 100
 
     def forward(self, inputs):
-        inputs = inputs * self.scaling["a"] * self.factor * self.weight
+        inputs = inputs * self.scaling["a"] * self.factor * self.weight * self.limits[-1] * (1.0 if hasattr(self, "mode") else 2.0)
         inputs = inputs if self.bound is None else inputs.clamp(max=self.bound)
         return inputs.relu() if self.kind == "relu" else F.gelu(inputs)
 
@@ -335,7 +336,14 @@ class CapturedStepTest(unittest.TestCase):
         def less_dropout(model, optimizer):
             model[3].p = 0.5
 
-        changes = {freeze: "requires_grad", new_weight: "other memory", swapped: "other memory", new_parameter: "were replaced",
+        def other_class(model, optimizer):
+            model[2].__class__ = nn.Identity
+
+        def other_dict(model, optimizer):
+            model[4]._parameters = {"weight": nn.Parameter(model[4].weight.detach() * 2), "bias": model[4].bias}
+            optimizer.param_groups[0]["params"] = list(model.parameters())
+
+        changes = {other_class: "have another class", other_dict: "were replaced", freeze: "requires_grad", new_weight: "other memory", swapped: "other memory", new_parameter: "were replaced",
                    new_layer: "were replaced", resumed: "state was replaced", restarted: "state was replaced",
                    more_decay: "settings of the optimizer", less_dropout: "'3.p' changed from 0.2 to 0.5"}
         for change, words in changes.items():
@@ -353,10 +361,16 @@ class CapturedStepTest(unittest.TestCase):
         def patched(gate):
             gate.forward = lambda inputs: inputs.tanh()
 
+        def removed(gate):
+            del gate.mode
+            gate.other = 1
+
         changes = {
             "'2.scaling' was replaced or changed": lambda gate: gate.scaling.update(a=3.0),
             "'2.bound' changed from None to 0.5": lambda gate: setattr(gate, "bound", 0.5),
             "'2.kind' changed from 'gelu' to 'relu'": lambda gate: setattr(gate, "kind", "relu"),
+            "'2.limits' was replaced or changed": lambda gate: gate.limits.__setitem__(-1, 0.5),
+            "'2.mode' was replaced": removed,
             "'2.factor' was replaced": lambda gate: setattr(gate, "factor", torch.full((16,), 2.0)),
             "'2.weight' was replaced or changed": lambda gate: setattr(gate, "weight", torch.full((16,), 2.0)),
             "attributes of the model or the loss were added": patched,
@@ -383,6 +397,98 @@ class CapturedStepTest(unittest.TestCase):
         self.model[2].scaling["a"] = self.other[2].scaling["a"] = 2.0
         self.expect_alike(step, batches(WARM + 2))
         self.assertEqual(self.graphs.made, 2)
+
+    def test_a_parameter_that_moves_to_the_neighbouring_group_is_seen(self):
+        def grouped(model):
+            parameters = list(model.parameters())
+            return CAPTURABLE["AdamW"]([{"params": parameters[:3], "weight_decay": 0.0}, {"params": parameters[3:], "weight_decay": 5.0}], lr=RATE)
+
+        self.optimizer, self.theirs = grouped(self.model), grouped(self.other)
+        step = self.step()
+        self.expect_alike(step, batches(WARM + 2))
+        for optimizer in (self.optimizer, self.theirs):  # all of them in one row are as before
+            optimizer.param_groups[1]["params"].insert(0, optimizer.param_groups[0]["params"].pop())
+        self.expect_alike(step, batches(WARM + 2))
+        self.assertEqual((self.graphs.made, step.report().changes), (2, ("the optimizer has other parameters",)))
+
+    def test_a_tensor_that_lies_differently_in_its_memory_is_seen(self):
+        def weight(model, optimizer):
+            return model[2].weight
+
+        def state(model, optimizer):
+            return optimizer.state[model[2].weight]["exp_avg"]
+
+        for tensor_of, words in ((weight, "lie in it differently"), (state, "state was replaced")):
+            with self.subTest(words):
+                self.setUp()
+                for model, optimizer in ((self.model, self.optimizer), (self.other, self.theirs)):
+                    torch.manual_seed(5)
+                    model[2] = nn.Linear(16, 16)
+                    optimizer.add_param_group({"params": list(model[2].parameters()), "lr": RATE})
+                step = self.step()
+                self.expect_alike(step, batches(WARM + 2))
+                for tensor in (tensor_of(self.model, self.optimizer), tensor_of(self.other, self.theirs)):
+                    tensor.data = tensor.data.t()
+                self.expect_alike(step, batches(WARM + 2))
+                self.assertEqual(self.graphs.made, 2)
+                self.assertIn(words, str(step.report()))
+
+    def test_hooks_that_come_go_or_change_are_captured_anew_where_hooks_are(self):
+        def halve(tensor):
+            tensor.detach().mul_(0.5)
+
+        def of_gradient(model, optimizer):
+            return model[4].weight.register_hook(lambda gradient: gradient * 0)
+
+        def after_gradient(model, optimizer):
+            return model[4].weight.register_post_accumulate_grad_hook(lambda parameter: halve(parameter.grad))
+
+        def before_step(model, optimizer):
+            return optimizer.register_step_pre_hook(lambda *_: halve(model[4].weight.grad))
+
+        def after_step(model, optimizer):
+            return optimizer.register_step_post_hook(lambda *_: halve(model[4].weight))
+
+        def of_module(model, optimizer):
+            return model[0].register_forward_hook(lambda module, given, result: result * 2)
+
+        for register in (of_gradient, after_gradient, before_step, after_step, of_module):
+            with self.subTest(register.__name__):
+                self.setUp()
+                step = self.step(hooks=True)
+                self.expect_alike(step, batches(WARM + 2))
+                handles = register(self.model, self.optimizer), register(self.other, self.theirs)
+                self.expect_alike(step, batches(WARM + 2))
+                for handle in handles:
+                    handle.remove()
+                self.expect_alike(step, batches(WARM + 2))
+                self.assertEqual(self.graphs.made, 3)
+                self.assertTrue(all("hooks" in change for change in step.report().changes))
+
+    def test_a_hook_in_the_place_of_another_and_a_replaced_dict_of_hooks_are_seen(self):
+        def twice(module, given, result):
+            return result * 2
+
+        def thrice(module, given, result):
+            return result * 3
+
+        def another(layer, handle):
+            handle.remove()
+            layer.register_forward_hook(thrice)
+
+        def none(layer, handle):
+            layer._forward_hooks = type(layer._forward_hooks)()
+
+        for change in (another, none):
+            with self.subTest(change.__name__):
+                self.setUp()
+                handles = [model[0].register_forward_hook(twice) for model in (self.model, self.other)]
+                step = self.step(hooks=True)
+                self.expect_alike(step, batches(WARM + 2))
+                for model, handle in zip((self.model, self.other), handles):
+                    change(model[0], handle)
+                self.expect_alike(step, batches(WARM + 2))
+                self.assertEqual(self.graphs.made, 2)
 
     def test_memory_of_the_optimizers_state_that_is_another_is_seen(self):
         step = self.step()

@@ -154,14 +154,25 @@ class RefusalTest(unittest.TestCase):
         self.assertEqual(taken, WARM)
 
     def test_what_comes_later_is_refused_before_the_next_capture(self):
-        model = network()
-        step = self.captured(model)
-        for batch in batches(WARM + 2):
-            step(*batch)
-        hooked(model)
-        with self.assertRaisesRegex(vitune.Unsupported, "'0' has a hook"):
-            for batch in batches(WARM + 1):
-                step(*batch)
+        changes = {
+            "'0' has a hook": lambda model, optimizer: hooked(model),
+            "the parameter '0.weight' has a hook.*hooks=True": lambda model, optimizer: observed(model),
+            "the parameter '4.bias' has a hook": lambda model, optimizer: model[4].bias.register_hook(lambda gradient: None),
+            "the parameter of shape .3. has a hook": lambda model, optimizer: optimizer.param_groups[1]["params"][0].register_hook(lambda gradient: None),
+            "the optimizer has a hook": lambda model, optimizer: optimizer.register_step_pre_hook(lambda *_: None),
+            "the optimizer has a hook of its step": lambda model, optimizer: optimizer.register_step_post_hook(lambda *_: None),
+        }
+        for words, change in changes.items():
+            with self.subTest(words):
+                model = network()
+                optimizer = CAPTURABLE["AdamW"]([{"params": list(model.parameters())}, {"params": [nn.Parameter(torch.ones(3))]}], lr=RATE)
+                step = self.captured(model, make=lambda parameters, lr: optimizer)
+                for batch in batches(WARM + 2):
+                    step(*batch)
+                change(model, optimizer)
+                with self.assertRaisesRegex(vitune.Unsupported, words):
+                    for batch in batches(WARM + 1):
+                        step(*batch)
 
     def test_calls_that_make_no_step_are_named(self):
         model = network()

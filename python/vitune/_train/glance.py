@@ -6,17 +6,20 @@ another object. Then Standing looks at all of it."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, repeat, starmap
 from typing import Any, Union
 
 import torch
 from torch import Tensor
 
 Content = Union[dict, list]
+#: A function that gives the dicts of one thing, or None for one that is not there yet, with all these things.
+Owners = tuple[Callable[[Any], tuple[Any, ...]], Sequence[Any]]
 _END = object()
 _wants_gradient = operator.attrgetter("requires_grad")
 _parameters = operator.itemgetter("params")
+_FACTS = (_wants_gradient, Tensor.data_ptr, Tensor.stride, operator.attrgetter("shape"), operator.attrgetter("dtype"))
 
 
 def ended(objects: Iterable[Any]) -> tuple[Any, ...]:
@@ -31,11 +34,13 @@ def are_those(now: Iterable[Any], then: tuple[Any, ...]) -> bool:
 class Glance:
     """It holds the objects that it compares with."""
 
-    def __init__(self, dicts: Sequence[dict[str, Any]], sized: Sequence[Any], slots: Sequence[tuple[dict[str, Any], str]],
+    def __init__(self, modules: Sequence[Any], owners: Sequence[Owners], sized: Sequence[Any], slots: Sequence[tuple[dict[str, Any], str]],
                  contents: Sequence[Content], tensors: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> None:
-        """dicts: whose values are compared, of modules, mostly empty. sized: whose lengths are. slots: dicts and a key of each, whose value
-        is compared. contents: dicts and lists, whose elements are. tensors: whose memory and requires_grad are."""
-        self._optimizer, self._tensors = optimizer, tensors
+        """modules: whose classes are compared. owners: whose dicts, mostly empty, and their values are. sized: whose lengths are. slots: dicts
+        and a key of each, whose value is compared. contents: dicts and lists, whose elements are. tensors: whose memory, how they lie in it
+        and requires_grad are."""
+        self._modules, self._owners, self._optimizer, self._tensors = modules, owners, optimizer, tensors
+        dicts = [each for each in self._dicts_of_owners() if each is not None]
         self._empty, self._dicts = tuple(each for each in dicts if not each), tuple(filter(None, dicts))
         self._sized = (*self._dicts, *sized, *contents)
         self._slots: tuple[Any, Any] = tuple(zip(*slots)) if slots else ((), ())  # type: ignore[assignment]
@@ -51,13 +56,17 @@ class Glance:
             return False
 
     def _sizes_now(self) -> list[int]:
-        return list(map(len, self._sized))
+        return list(map(len, chain(self._sized, map(_parameters, self._optimizer.param_groups))))
+
+    def _dicts_of_owners(self) -> Iterable[Any]:
+        return chain.from_iterable(chain.from_iterable(starmap(map, self._owners)))
 
     def _objects_now(self) -> Iterable[Any]:
         groups = self._optimizer.param_groups
-        return chain(chain.from_iterable(map(dict.values, self._dicts)), map(dict.get, *self._slots), chain.from_iterable(self._contents),
+        return chain(map(type, self._modules), self._dicts_of_owners(), chain.from_iterable(map(dict.values, self._dicts)),
+                     map(dict.get, *self._slots, repeat(_END)), chain.from_iterable(self._contents),
                      chain.from_iterable(map(dict.values, self._dicts_of_contents)), groups, chain.from_iterable(map(_parameters, groups)))
 
-    def _facts_now(self) -> tuple[list[int], list[bool]]:
+    def _facts_now(self) -> list[list[Any]]:
         states = chain.from_iterable(map(dict.values, self._optimizer.state.values()))
-        return list(map(Tensor.data_ptr, chain(self._tensors, states))), list(map(_wants_gradient, self._tensors))
+        return [list(map(Tensor.data_ptr, states)), *(list(map(fact, self._tensors)) for fact in _FACTS)]

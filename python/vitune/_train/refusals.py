@@ -93,9 +93,10 @@ def _of_hooks(work: Work) -> Iterator[str]:
         for kind in HOOKS:
             if vars(module).get(kind):
                 yield f"'{name or type(module).__name__}' has a hook ({kind.strip('_')}), and {what}"
-    for name, parameter in work.model.named_parameters():
-        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
-            yield f"the parameter '{name}' has a hook, and {what}"
+    names = {id(parameter): f"'{name}'" for root in work.roots().values() for name, parameter in root.named_parameters()}
+    for parameter in work.parameters():
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            yield f"the parameter {names.get(id(parameter), f'of shape {list(parameter.shape)}')} has a hook, and {what}"
     if work.optimizer._optimizer_step_pre_hooks or work.optimizer._optimizer_step_post_hooks:
         yield f"the optimizer has a hook of its step, and {what}"
 

@@ -15,12 +15,17 @@ from .work import Work
 
 #: Of nn.Module, without an accessor of PyTorch's.
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_PARTS = ("_modules", "_parameters", "_buffers")
+_DICTS = ("_modules", "_parameters", "_buffers", *HOOKS)
+_dicts_of_module = operator.itemgetter(*_DICTS)  # of its attributes
+_hooks_of_parameter = operator.attrgetter("_backward_hooks", "_post_accumulate_grad_hooks")
+_hooks_of_optimizer = operator.attrgetter("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _NAMES_OF_PYTORCH = frozenset(vars(nn.Module()))
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
+_NUMBERS = frozenset((bool, int, float, complex))
 _CONTAINERS = (tuple, list, dict, set)
-_SHORT = 64  #: of a container, which is compared by what it holds
+_SHORT = 64  #: of a container, which is compared by what it holds, as numbers are however many
 _GONE = object()
+_NONE: dict[str, Any] = {}
 _OF_NO_SETTING = ("params", "lr", "initial_lr")
 _is_training = operator.attrgetter("training")
 _SCALER = ("_scale", "_growth_tracker", "_growth_factor", "_backoff_factor", "_growth_interval")
@@ -34,14 +39,14 @@ class Standing:
         roots = work.roots()
         named = [(root, path, module) for root, top in roots.items() for path, module in top.named_modules()]
         self._modules = [module for _, _, module in named]
-        self._dicts = [vars(module).get(name, {}) for module in self._modules for name in (*_PARTS, *HOOKS)]
-        self._parts = [each for each in (vars(module).get(name) for module in self._modules for name in _PARTS) if each]
         self._attributes = [vars(module) for module in self._modules]
         slots = [(vars(module), name, f"the {root}'s '{path}.{name}'".replace("'.", "'"), value) for root, path, module in named
                  for name, value in vars(module).items() if name not in _NAMES_OF_PYTORCH]
         self._held = [each for each in slots if not isinstance(each[3], (Tensor, *_CONTAINERS))]
         self._copied = [(*slot, _of(value)) for *slot, value in slots if isinstance(value, (Tensor, *_CONTAINERS))]
-        self._tensors = [*work.parameters(), *(buffer for top in roots.values() for buffer in top.buffers())]
+        self._parameters = work.parameters()
+        self._tensors = [*self._parameters, *(buffer for top in roots.values() for buffer in top.buffers())]
+        self._kept = [(each, *each.values()) for each in (*self._dicts(), *self._hooks())]
         self._then = self._now()
         self._glance: Optional[Glance] = None
         self._rest: list[tuple[dict[str, Any], str, Any]] = []  # what a glance does not see
@@ -74,9 +79,10 @@ class Standing:
                 continue
             slots.append((values, name))
         optimizer = self._work.optimizer
+        owners = ((_dicts_of_module, self._attributes), (_hooks_of_parameter, self._parameters), (_hooks_of_optimizer, [optimizer]))
         try:
-            self._glance = Glance(self._dicts, [*self._attributes, *optimizer.param_groups], slots, contents, self._tensors, optimizer)
-        except TypeError:  # the optimizer's state is more than tensors
+            self._glance = Glance(self._modules, owners, [*self._attributes, *optimizer.param_groups], slots, contents, self._tensors, optimizer)
+        except (TypeError, KeyError):  # the optimizer's state is more than tensors, or a module keeps its parts elsewhere
             self._glance = None
 
     def _long_look(self) -> Optional[str]:
@@ -93,6 +99,14 @@ class Standing:
     def _changed(self, slots: list[tuple[dict[str, Any], str, Any]]) -> bool:
         return any(_of(values.get(name, _GONE)) != old for values, name, old in slots)
 
+    def _dicts(self) -> list[dict[str, Any]]:
+        return [attributes.get(name, _NONE) for attributes in self._attributes for name in _DICTS]
+
+    def _hooks(self) -> list[dict[int, Any]]:
+        """Of the parameters and the optimizer; those of modules are among their dicts."""
+        found = (*map(_hooks_of_parameter, self._parameters), _hooks_of_optimizer(self._work.optimizer))
+        return [each or {} for pair in found for each in pair]
+
     def _scaler(self) -> Any:
         scaler = self._work.scaler
         return scaler and [_of(getattr(scaler, name)) for name in _SCALER]
@@ -101,22 +115,26 @@ class Standing:
         optimizer = self._work.optimizer
         groups = optimizer.param_groups
         return {
-            "modules": (list(map(len, self._dicts)), [id(part) for each in self._parts for part in each.values()]),
+            "modules": [(id(each), *map(id, each.values())) for each in self._dicts()],
+            "classes": list(map(type, self._modules)),
+            "hooks": [list(map(id, each.values())) for each in self._hooks()],
             "names": list(map(len, self._attributes)),
             "gradients": [tensor.requires_grad for tensor in self._tensors],
-            "memory": [tensor.data_ptr() for tensor in self._tensors],
+            "memory": list(map(_place, self._tensors)),
             "groups": [list(map(id, group["params"])) for group in groups],
             "settings": [[(name, _of(value)) for name, value in group.items() if name not in _OF_NO_SETTING] for group in groups],
-            "state": [value.data_ptr() for each in optimizer.state.values() for value in each.values() if isinstance(value, Tensor)],
+            "state": [_place(value) for each in optimizer.state.values() for value in each.values() if isinstance(value, Tensor)],
             "scaler": self._scaler(),
         }
 
 
 _SENTENCES = {
     "modules": "modules, parameters, buffers or hooks of the model or the loss were replaced, added or removed",
+    "classes": "modules of the model or the loss have another class",
+    "hooks": "hooks of parameters or of the optimizer were replaced, added or removed",
     "names": "attributes of the model or the loss were added or removed",
     "gradients": "requires_grad of parameters changed",
-    "memory": "parameters or buffers have other memory",
+    "memory": "parameters or buffers have other memory, or lie in it differently",
     "groups": "the optimizer has other parameters",
     "settings": "settings of the optimizer other than lr changed",
     "state": "the optimizer's state was replaced",
@@ -124,15 +142,25 @@ _SENTENCES = {
 }
 
 
+def _place(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _is_looked_into(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return len(value) <= _SHORT or _NUMBERS.issuperset(map(type, value))
+    return isinstance(value, dict) and len(value) <= _SHORT
+
+
 def _holds_constants(container: Content | tuple[Any, ...]) -> bool:
-    """And few, all of which are compared."""
+    """All of which are compared."""
     elements = [*container, *container.values()] if isinstance(container, dict) else container
-    return len(container) <= _SHORT and all(type(each) in _CONSTANTS for each in elements)
+    return _is_looked_into(container) and all(type(each) in _CONSTANTS for each in elements)
 
 
 def _of(value: Any) -> Any:
     """Something that is compared without an operator of PyTorch's or the user's."""
-    if isinstance(value, (tuple, list, dict)) and len(value) <= _SHORT:
+    if _is_looked_into(value):
         return type(value), [_leaf(each) for pair in value.items() for each in pair] if isinstance(value, dict) else list(map(_leaf, value))
     return _leaf(value)
 
@@ -141,5 +169,5 @@ def _leaf(value: Any) -> Any:
     if type(value) in _CONSTANTS:
         return value
     if isinstance(value, Tensor) and value.layout is torch.strided and not value.is_nested:
-        return Tensor, value.data_ptr(), value.shape
+        return Tensor, *_place(value)
     return type(value), id(value)
