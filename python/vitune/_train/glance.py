@@ -19,7 +19,7 @@ Owners = tuple[Callable[[Any], tuple[Any, ...]], Sequence[Any]]
 _END = object()
 _wants_gradient = operator.attrgetter("requires_grad")
 _parameters = operator.itemgetter("params")
-_FACTS = (_wants_gradient, Tensor.data_ptr, Tensor.stride, operator.attrgetter("shape"), operator.attrgetter("dtype"))
+_PLACE = (Tensor.data_ptr, Tensor.stride, operator.attrgetter("shape"))
 
 
 def ended(objects: Iterable[Any]) -> tuple[Any, ...]:
@@ -68,5 +68,5 @@ class Glance:
                      chain.from_iterable(map(dict.values, self._dicts_of_contents)), groups, chain.from_iterable(map(_parameters, groups)))
 
     def _facts_now(self) -> list[list[Any]]:
-        states = chain.from_iterable(map(dict.values, self._optimizer.state.values()))
-        return [list(map(Tensor.data_ptr, states)), *(list(map(fact, self._tensors)) for fact in _FACTS)]
+        states = [*chain.from_iterable(map(dict.values, self._optimizer.state.values()))]
+        return [*(list(map(fact, states)) for fact in _PLACE), *(list(map(fact, self._tensors)) for fact in (_wants_gradient, *_PLACE))]
