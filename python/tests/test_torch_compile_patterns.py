@@ -9,6 +9,9 @@ import vitune
 from .support import ROOT, needs_device, needs_torch, torch
 from .test_torch_compile import CompileCase, vit, without_inductor
 
+if torch is None:
+    raise unittest.SkipTest("PyTorch is not installed")
+
 import torch.nn.functional as F
 from torch import fx, nn
 

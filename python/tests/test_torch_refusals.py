@@ -7,8 +7,6 @@ import unittest
 import warnings
 from unittest import mock
 
-import numpy as np
-
 import vitune
 
 from .support import needs_device, needs_torch, torch
@@ -16,6 +14,7 @@ from .support import needs_device, needs_torch, torch
 if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
 
+import numpy as np
 import torch.nn.functional as F
 
 from vitune._dropin import sdpa as sdpa_dropin
