@@ -191,7 +191,7 @@ class TimmTest(CompileCase):
         self.expect_close(got, want, 0.1)
         self.assertEqual({call.reason for call in report.calls if not call.trains}, {"a gradient is wanted of it"})
         self.assertEqual({(call.call.partition(" ")[0], call.replaced) for call in report.calls if call.trains},
-                         {("linear", False), ("linear,", False), ("layer_norm", False), ("patch", False)})
+                         {("linear", False), ("linear,", False), ("layer_norm", False), ("scaled_dot_product_attention", False), ("patch", False)})
         self.assertEqual(vitune.torch.stats().served, 0)
 
     def test_one_graph_for_every_batch(self):

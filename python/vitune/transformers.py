@@ -20,8 +20,10 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.utils import generic
 
-from ._dropin import sdpa as sdpa_dropin, training as training_dropin
-from ._ops import order as result_order
+from ._dropin import packed, padding, sdpa as sdpa_dropin, training as training_dropin
+from ._dropin.install import Names
+from ._ops import order as result_order, packed_attention as packed_ops
+from ._runtime.counters import counters
 
 __all__ = ["NAME", "OFFSETS", "PADDED", "attention", "register"]
 

@@ -27,16 +27,18 @@ from .graph.layouts import Layouts, Misfits
 from .graph.match import (FusionPattern, Match, NoMatch, Rewrite, copied, gradients_at, is_transformed, module_of, value_of,
                           wants_gradient)
 from .graph.tree import beginning_at
-from .patterns import (attention as attention_pattern, attention_train as attention_train_pattern, group_norm as group_norm_pattern, heads as heads_pattern,
-                       linear as linear_pattern, linear_pair as linear_pair_pattern,
+from .patterns import (attention as attention_pattern, attention_train as attention_train_pattern,
+                       group_norm as group_norm_pattern, heads as heads_pattern, linear as linear_pattern, linear_pair as linear_pair_pattern,
                        linear_train as linear_train_pattern, norm as norm_pattern, norm_train as norm_train_pattern,
-                       patches as patches_pattern, patches_train as patches_train_pattern, windows as windows_pattern)
+                       packed as packed_pattern, patches as patches_pattern, patches_train as patches_train_pattern,
+                       windows as windows_pattern)
 from .report import Call, Graph, Report
 
 #: The first that can be put in at a node is. An operator adds its patterns in a file of its own, and a word here.
-PATTERNS: tuple[FusionPattern, ...] = (windows_pattern.windows, attention_pattern.attention, attention_pattern.unfused_attention,
-                                   heads_pattern.heads, linear_train_pattern.linear_train, linear_pair_pattern.linear_pair,
-                                   linear_pattern.linear, patches_train_pattern.patches_train, patches_pattern.patches,
+PATTERNS: tuple[FusionPattern, ...] = (windows_pattern.windows, attention_train_pattern.attention_train, attention_pattern.attention,
+                                   attention_pattern.unfused_attention, heads_pattern.heads, packed_pattern.packed,
+                                   linear_train_pattern.linear_train, linear_pair_pattern.linear_pair, linear_pattern.linear,
+                                   patches_train_pattern.patches_train, patches_pattern.patches,
                                    norm_train_pattern.norm_train, norm_pattern.norm,
                                    group_norm_pattern.group_norm)
 

@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import (layer_norm as dropin_layer_norm, layers, norms as dropin_norms, rms_norm as dropin_rms_norm, sdpa as sdpa_dropin,
+from . import (layer_norm as dropin_layer_norm, layers, norms as dropin_norms, padding, rms_norm as dropin_rms_norm, sdpa as sdpa_dropin,
                training as dropin_training)
 
 
@@ -168,4 +168,4 @@ norms = Installation(
     Names(dropin_layer_norm.original, dropin_layer_norm.layer_norm), Names(dropin_rms_norm.original, dropin_rms_norm.rms_norm))
 training = Installation(Served(dropin_training, "always"))
 captured_training = Installation(Served(dropin_training, "captured"))
-timm = Installation(TimmSwitch())
+timm = Installation(TimmSwitch(), NaFlexMasks())

@@ -145,7 +145,7 @@ def _run_in_training(module: fx.GraphModule, inputs: Sequence[Sequence[Any]]) ->
             results = [result for result in module(*given) if result.requires_grad]
             if not grads:
                 grads.extend(_gradient(result, i) for i, result in enumerate(results))
-            return *results, *torch.autograd.grad(results, [value for value in given if value.requires_grad], grads)
+            return *results, *torch.autograd.grad(results, [value for value in given if getattr(value, "requires_grad", False)], grads)
     return run
 
 
