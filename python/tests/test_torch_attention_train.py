@@ -240,13 +240,9 @@ class FormulaTest(unittest.TestCase):
         for is_one, change in ((True, lambda q: None), (False, lambda q: q.retain_grad()), (False, lambda q: q.register_hook(lambda g: g))):
             q, k, v = views(qkv * 1)
             change(q)
-            with mock.patch.object(training, "attention_qkv_train", mock.Mock(side_effect=training.attention_qkv_train)) as packed:
-                out = training.attend(q, k, v, None, False, None, ROWS)
-            self.assertEqual(packed.call_count, int(is_one))
-            got, = torch.autograd.grad(out.sin().sum(), qkv)
-            torch.testing.assert_close(got, *torch.autograd.grad(eager(*views(qkv)).sin().sum(), qkv))
+            self.assertEqual(training.projection_of(q, k, v) is not None, is_one)
         with torch.no_grad():
-            self.assertIsNone(training._projection_of(*views(qkv * 1)))
+            self.assertIsNone(training.projection_of(*views(qkv * 1)))
 
 
 def launch_staged(problem, tensors):

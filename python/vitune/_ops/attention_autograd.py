@@ -44,7 +44,7 @@ _VIEWS = frozenset(f"{name}Backward{number}" for number in (0, 1) for name in (
 
 def _projection_of(q: Tensor, k: Tensor, v: Tensor) -> Optional[Tensor]:
     """Their projection, if their gradients are on the way to it and nothing but views lies between: a module's hook is a node too."""
-    whole = training._projection_of(q, k, v)
+    whole = training.projection_of(q, k, v)
     if whole is None:
         return None
     of_q, of_k, of_v, end = q.grad_fn, k.grad_fn, v.grad_fn, q._base.grad_fn

@@ -367,7 +367,7 @@ def as_projection(whole: Tensor, q: Tensor) -> Tensor:
     return whole.view(batch, rows, 3, heads, d)
 
 
-def _projection_of(q: Tensor, k: Tensor, v: Tensor) -> Optional[Tensor]:
+def projection_of(q: Tensor, k: Tensor, v: Tensor) -> Optional[Tensor]:
     """The tensor that autograd knows them as views of, if it is their projection and nobody waits for a gradient of one of them."""
     whole = q._base
     views: Sequence[Tensor] = (q, k, v)
@@ -375,11 +375,3 @@ def _projection_of(q: Tensor, k: Tensor, v: Tensor) -> Optional[Tensor]:
                                                        or each._backward_hooks for each in views):
         return None
     return as_projection(whole, q) if holds(whole, q, k, v) else None
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: Optional[float], order: int) -> Tensor:
-    """As attention_train, outside of compilers and of torch.func: views of one projection have one gradient, which is the projection's."""
-    qkv = _projection_of(q, k, v)
-    if qkv is not None:
-        return attention_qkv_train(qkv, attn_mask, is_causal, scale, order)[0]
-    return attention_train(q, k, v, attn_mask, is_causal, scale, order)[0]
