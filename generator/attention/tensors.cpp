@@ -56,20 +56,30 @@ TensorSpec log_sum_exp(const AttentionProblem& p) {
   return spec;
 }
 
+// True if `count` blocks of `width` elements, `step` apart, end within `room`.
+bool fits(std::int64_t count, std::int64_t step, std::int64_t width, std::int64_t room) {
+  const auto last = checked_mul(count - 1, step);
+  const auto end = last ? checked_add(*last, width) : std::nullopt;
+  return end && *end <= room;
+}
+
 // True if a token's row of `strides` has room for `planes` heads side by side, apart from those of
-// other batch entries (which lie side by side in the rows of [N, B, H, D]).
-bool is_token_row(const TensorStrides& strides, std::int64_t heads, std::int64_t planes,
-                  const AttentionProblem& p) {
+// all other tokens: batch entries lie behind one another, or side by side in the rows of
+// [N, B, H, D].
+bool is_token_row(const TensorStrides& strides, std::int64_t heads, std::int64_t rows,
+                  std::int64_t planes, const AttentionProblem& p) {
   const auto width = checked_mul(planes, p.d);
   return width && strides.row >= *width && (heads == 1 || strides.head == p.d) &&
-         (p.batch == 1 || strides.batch >= *width);
+         (p.batch == 1 ||
+          (strides.batch >= *width && (fits(rows, strides.row, *width, strides.batch) ||
+                                       fits(p.batch, strides.batch, *width, strides.row))));
 }
 
 // Tensors that can be views of one packed allocation are.
 void share(const AttentionProblem& p, std::vector<TensorSpec>& specs) {
-  const bool kv_shared = p.k == p.v && is_token_row(p.k, p.kv_heads, 2 * p.kv_heads, p);
+  const bool kv_shared = p.k == p.v && is_token_row(p.k, p.kv_heads, p.nk, 2 * p.kv_heads, p);
   const bool all_shared = kv_shared && p.q == p.k && p.nq == p.nk &&
-                          is_token_row(p.q, p.heads, p.heads + 2 * p.kv_heads, p);
+                          is_token_row(p.q, p.heads, p.nq, p.heads + 2 * p.kv_heads, p);
   if (!kv_shared) return;
   specs[kTensorK].shared = specs[kTensorV].shared = 0;
   specs[kTensorK].offset = all_shared ? p.heads * p.d : 0;

@@ -132,6 +132,19 @@ TEST(AttentionBackwardTensorsTest, GradientsLieAsTheirTensorsDo) {
                    .given);
 }
 
+// Batch entries side by side in rows of keys: values beside the last one would lie on the next row.
+TEST(AttentionBackwardTensorsTest, KeysAndValuesAreApartWhereOneAllocationHasNoRoomForBoth) {
+  const auto shared = [](const std::string& strides) {
+    const auto specs = attention_backward_tensors(parsed(
+        "bf16 b=8 h=3 nq=4 nk=16 d=8 k=@" + strides + " v=@" + strides + " dk=bnhd dv=bnhd"));
+    return specs[kAttentionBackwardK].shared >= 0;
+  };
+  EXPECT_FALSE(shared("53,8,403"));
+  EXPECT_TRUE(shared("53,8,419"));
+  EXPECT_FALSE(shared("760,8,48"));
+  EXPECT_TRUE(shared("768,8,48"));
+}
+
 TEST(AttentionBackwardSpaceTest, DefaultsAreOfTheSpaceOnEveryDevice) {
   for (const char* const text :
        {"bf16 b=32 h=12 n=197 d=64", "fp16 b=1 h=1 n=17 d=8 align=2",

@@ -79,15 +79,27 @@ INSTANTIATE_TEST_SUITE_P(SmallProblems, WindowAttentionBackwardConfigsGpuTest,
                          testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
+// A problem with more windows of a head than CTAs, so that each of them adds up several: of so many
+// images on the emulated device, which has few SMs, and on a GPU.
+struct Batched {
+  int emulated, real;
+  const char* rest;
+
+  std::string text(const DeviceInfo& device) const {
+    const int images = device.name == "emulated device" ? emulated : real;
+    return "window_attention_backward bf16 b=" + std::to_string(images) + " " + rest;
+  }
+};
+
 constexpr char kWindows[] = "window_attention_backward/windows_sm80.cuh";
 constexpr char kScores[] = "window_attention_backward/scores.cuh";
 constexpr char kFinish[] = "window_attention_backward/finish.cuh";
 
 // Rolled and padded, with a bias of each window that is summed over them, and padding's gradient;
 // two steps of keys.
-constexpr char kAll[] =
-    "window_attention_backward bf16 b=2 image=8x9 window=5x7 shift=1x2 h=2 d=16 padding "
-    "bias=bf16:4x2x35x35 dbias=1x2x35x35";
+constexpr Batched kAll = {2, 2,
+                          "image=8x9 window=5x7 shift=1x2 h=2 d=16 padding bias=bf16:4x2x35x35 "
+                          "dbias=1x2x35x35"};
 constexpr char kAllConfig[] = "kBlockN=32 kBuffers=1 kKeepsScores=1 kMinCtas=1 kWarps=1";
 constexpr Mistake kMistakes[] = {
     // Addresses: k for v, another shift, a row too few, padding that has a dO.
@@ -107,11 +119,10 @@ constexpr Mistake kMistakes[] = {
     {kWindows, "key = key0 + lane / 8 % 2 * 8", "key = key0"},
 };
 
-// The same of smaller windows, more than CTAs of a head fit on the emulated device; sums in scratch
-// memory.
-constexpr char kSums[] =
-    "window_attention_backward bf16 b=3 image=4x7 window=3x6 shift=1x2 h=2 d=64 padding "
-    "bias=bf16:4x2x18x18 dbias=1x2x18x18";
+// The same of smaller windows; sums in scratch memory.
+constexpr Batched kSums = {
+    3, 1200,
+    "image=4x7 window=3x6 shift=1x2 h=2 d=64 padding bias=bf16:4x2x18x18 dbias=1x2x18x18"};
 constexpr char kSumsConfig[] = "kBlockN=32 kBuffers=2 kKeepsScores=1 kMinCtas=1 kWarps=1";
 constexpr Mistake kMistakesOfSums[] = {
     // Of the last window alone, a part left out, of another head.
@@ -126,10 +137,9 @@ constexpr Mistake kMistakesOfSums[] = {
     {kFinish, "cta += heads", "cta += 2 * heads"},
 };
 
-// Heads of two groups; sums in registers, more windows than CTAs of a head.
-constexpr char kTable[] =
-    "window_attention_backward bf16 b=7 image=4x8 window=4 h=10 d=8 bias=bf16:1x10x16x16 "
-    "dtable=9";
+// Heads of two groups; sums in registers.
+constexpr Batched kTable = {7, 2400,
+                            "image=4x8 window=4 h=10 d=8 bias=bf16:1x10x16x16 dtable=9"};
 constexpr char kTableConfig[] = "kBlockN=16 kBuffers=2 kKeepsScores=0 kMinCtas=1 kWarps=1";
 constexpr Mistake kMistakesOfTables[] = {
     {kFinish, "__ldg(p.index + at) != row", "__ldg(p.index + at) < row"},
@@ -142,7 +152,7 @@ constexpr Mistake kMistakesOfTables[] = {
 
 struct Mistaken {
   const char* name;
-  const char* problem;
+  Batched problem;
   const char* config;
   std::span<const Mistake> mistakes;
 };
@@ -152,7 +162,7 @@ class WindowAttentionBackwardMistakesGpuTest : public WindowAttentionBackwardGpu
                                                public testing::WithParamInterface<Mistaken> {};
 
 TEST_P(WindowAttentionBackwardMistakesGpuTest, EachIsSeen) {
-  const ProblemPtr problem = parse_problem(GetParam().problem);
+  const ProblemPtr problem = parse_problem(GetParam().problem.text(device_));
   const Config config = Config::parse(GetParam().config);
   ASSERT_EQ(window_attention_backward().space(*problem, device_).explain(config), std::nullopt);
   Verifier verifier = verifier_of(problem);
@@ -243,7 +253,7 @@ class WindowAttentionBackwardRunsGpuTest : public WindowAttentionBackwardGpuTest
 };
 
 TEST_F(WindowAttentionBackwardRunsGpuTest, TwoRunsGiveTheSameBits) {
-  const ProblemPtr problem = parse_problem(kAll);
+  const ProblemPtr problem = parse_problem(kAll.text(device_));
   const ParameterSpace space = problem->op().space(*problem, device_);
   for (const Config& config : problem->op().defaults(*problem, device_, space)) {
     const CompileResult result =

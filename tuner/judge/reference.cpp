@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "core/checked.h"
 #include "core/error.h"
@@ -55,6 +56,14 @@ double fp32_allowance(const OutputError& plain) {
 }
 
 bool is_within_fp32(const OutputError& plain) { return plain.max_error <= fp32_allowance(plain); }
+
+// "dq 3 were not written, 0 are not finite ..."
+std::string described(const Findings& findings, const TensorSpec& tensor) {
+  return tensor.name + " " + std::to_string(findings.unwritten) + " were not written, " +
+         std::to_string(findings.not_finite) + " are not finite, " +
+         std::to_string(findings.not_infinite) + " not infinite and " +
+         std::to_string(findings.not_zero) + " not zero where the reference's are";
+}
 
 }  // namespace
 
@@ -150,14 +159,14 @@ void Reference::derive_from_plain(const Workload& workload) {
   std::size_t at = 0;
   for (const int place : judged_outputs(workload.tensors())) {
     const Findings& findings = all[at++];
+    const TensorSpec& tensor = workload.tensors()[static_cast<std::size_t>(place)];
     if (findings.unwritten + findings.not_finite + findings.not_infinite + findings.not_zero != 0) {
       throw Error(
           ErrorCode::kNoDevice,
           "the plain implementation disagrees with the fp64 reference on '" +
-              workload.problem().text() +
-              "': the device or its driver is at fault, or a candidate has damaged the inputs");
+              workload.problem().text() + "': of the elements of " + described(findings, tensor) +
+              ". The device or its driver is at fault, or a candidate has damaged the inputs");
     }
-    const TensorSpec& tensor = workload.tensors()[static_cast<std::size_t>(place)];
     const OutputError plain = output_error(findings, tensor.elements());
     const bool is_exact =
         tensor.exact_from_whole_numbers && workload.holds_whole_numbers() && is_within_fp32(plain);
