@@ -284,8 +284,13 @@ class PatternTest(AttentionCase):
 class RaceTest(AttentionCase, race_case.RaceCase):
     pattern = attention_train
 
+    def counted(self, module, inputs, config_patches=None):
+        self.lies.append([value.stride() for value in inputs if isinstance(value, torch.Tensor)])
+        return super().counted(module, inputs, config_patches)
+
     def setUp(self):
         super().setUp()
+        self.lies = []
         patch = mock.patch.object(training, "_answer", lambda x, ours, torchs: torchs())
         patch.start()
         self.addCleanup(patch.stop)
@@ -303,6 +308,13 @@ class RaceTest(AttentionCase, race_case.RaceCase):
                 self.assertEqual((mine.shape, mine.dtype), (other.shape, other.dtype))
                 self.assertLessEqual((mine - other).norm().item(), 0.02 * other.norm().item())
             self.assertIn("5.0 us here, Inductor's 10.0", str(report))
+
+    def test_pytorchs_side_lies_as_no_model_does_and_results_in_the_order_of_memory(self):
+        self.assertTrue(self.attention(self.report(Attends(plain), x_of(), replace=None))[0].replaced)
+        (ours, theirs), = self.raced[-1:]
+        self.assertEqual(self.lies[-2:], [[(240, 48, 16, 8, 1)], [(240 + 64, 48, 16, 8, 1)]])  # cuDNN's plans are kept by such strides
+        for side in (ours, theirs):
+            self.assertEqual((side[0].shape, side[0].stride()), ((2, 5, 2, 8), (80, 16, 8, 1)))  # of [B, H, N, D]
 
     def test_both_passes_are_asked_and_the_projections_gradient_is_packed(self):
         report = self.report(Attends(with_bias, bias=(1, 2, 5, 5)), x_of())

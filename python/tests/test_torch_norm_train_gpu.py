@@ -17,7 +17,8 @@ from vitune._compile import backend
 from vitune._ops import norm_training as training
 
 from .test_torch_norm_train import EPS, eager
-from .test_torch_train_gpu import StepGpuTest as LayersGpuTest, knows, timm
+from . import test_torch_train_gpu as layers
+from .test_torch_train_gpu import knows, timm
 
 KNOWS_GRADIENTS = knows("norm_backward bf16 m=64 d=64 weight bias stats")
 
@@ -81,7 +82,7 @@ class OperatorGpuTest(unittest.TestCase):
 @unittest.skipIf(timm is None, "timm is not installed")
 @unittest.skipUnless(KNOWS_GRADIENTS, "the library knows no gradients of norms")
 class StepGpuTest(unittest.TestCase):
-    setUp, step, gradients, expect_eagers = (getattr(LayersGpuTest, name) for name in ("setUp", "step", "gradients", "expect_eagers"))
+    setUp, step, gradients, expect_eagers = (getattr(layers.StepGpuTest, name) for name in ("setUp", "step", "gradients", "expect_eagers"))
 
     def test_both_passes_are_raced_and_put_in_where_they_won(self):
         with mock.patch.object(backend, "_times", {}):

@@ -79,8 +79,17 @@ def program(region: Subgraph, inputs: Sequence[fx.Node], results_of: Callable[..
     _copy(region.after, region, graph, made)
     around = [graph.call_function(torch.neg, (made[node],)) for node in region.also] if trains else \
         [made[node] for node in (*region.before, *region.after)]
-    graph.output((*(made[node] for node in region.results), *around))
+    results = [_as_it_lies(graph, made[node], node) if trains else made[node] for node in region.results]
+    graph.output((*results, *around))
     return fx.GraphModule({}, graph)
+
+
+def _as_it_lies(graph: fx.Graph, result: fx.Node, of: fx.Node) -> fx.Node:
+    """A result with its dimensions in the order of memory: AOTAutograd makes gradients of a graph's results contiguous, while in a model they
+    lie as the results do, and kernels take other times."""
+    strides = as_compiled(value_of(of)).stride()
+    order = sorted(range(len(strides)), key=lambda dim: -strides[dim])
+    return result if order == sorted(order) else graph.call_method("permute", (result, *order))
 
 
 def _copy(nodes: Sequence[fx.Node], region: Subgraph, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> None:
@@ -155,9 +164,9 @@ def _gradient(result: Tensor, place: int) -> Tensor:
     return torch.empty_like(result.detach()).copy_(dense)
 
 
-def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build) -> Optional[Times]:
+def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build, keeps_plans: bool = False) -> Optional[Times]:
     """As raced(), of a region with nothing behind it: forward and backward together, whose results must be alike too. None, too, where
-    PyTorch cannot compile both at once."""
+    PyTorch cannot compile both at once. keeps_plans: PyTorch's side keeps plans of its kernels (see _spread())."""
     if not hasattr(functorch_config, _BACKWARD_AT_ONCE):
         return None
     device = value_of(region.results[0]).device
@@ -166,14 +175,30 @@ def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Buil
         tensors = {node: _made_up(node, device) for node in operands}
         weights, l2_bytes = [*map(is_parameter, operands)], benchmark.l2_bytes(device)
 
-        def built(by: Callable[[fx.Graph, dict[fx.Node, fx.Node]], Sequence[fx.Node]]) -> Run:
-            inputs = turns([tensors[node] for node in operands], weights, l2_bytes)
+        def built(by: Callable[[fx.Graph, dict[fx.Node, fx.Node]], Sequence[fx.Node]], lies: Callable[[Any], Any] = lambda value: value) -> Run:
+            inputs = turns([lies(tensors[node]) for node in operands], weights, l2_bytes)
             leaves = [[value.detach().requires_grad_(wants_gradient(value_of(node))) if isinstance(value, Tensor) else value
                        for value, node in zip(values, operands)] for values in inputs]
             return _run_in_training(program(region, operands, by, trains=True), leaves)
-        return (built(lambda graph, made: build(graph, made.__getitem__, ())), built(functools.partial(_theirs, region)))
+        theirs = functools.partial(_theirs, region)
+        return built(lambda graph, made: build(graph, made.__getitem__, ())), built(theirs, _spread) if keeps_plans else built(theirs)
     times = benchmark.measured(calls, device, compares=True)
     return None if times is None else times._replace(rival="Inductor's")
+
+
+def _spread(value: Any) -> Any:
+    """The same numbers with a gap between the entries of the outermost dimension, as no model has them. PyTorch 2.11 keeps its plans of
+    cuDNN's attention by the strides of q, k and v, but not by those of the result's gradient, which a plan holds too: one made here would give
+    wrong gradients to a model whose gradients lie in another order, and one of a model's wrong ones here."""
+    if not isinstance(value, Tensor) or value.dim() < 2:
+        return value
+    steps = list(value.stride())
+    steps[max(range(len(steps)), key=steps.__getitem__)] += _GAP
+    size = 1 + sum((extent - 1) * step for extent, step in zip(value.shape, steps))
+    return value.new_empty(size).as_strided(value.shape, steps).copy_(value)
+
+
+_GAP = 64  # elements: rows stay as aligned as they are
 
 
 def raced(region: Subgraph, operands: Sequence[fx.Node], given: Sequence[Tensor], build: Build,

@@ -172,7 +172,7 @@ class Place(NamedTuple):
         return list(dict.fromkeys([*self.operands, *self.region.outside()]))
 
     def race(self) -> Optional[Times]:
-        return subgraph.raced_in_training(self.region, self._inputs(), self.build)
+        return subgraph.raced_in_training(self.region, self._inputs(), self.build, keeps_plans=True)
 
     def _surroundings(self) -> str:
         kinds = [(value.dtype, tuple(value.shape), value.stride(), wants_gradient(value)) for value in map(value_of, self.operands)]
