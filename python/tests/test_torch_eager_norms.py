@@ -1,5 +1,6 @@
 # python/tests/test_torch_eager_norms.py -- Norms that train in eager mode while vitune is installed: which are served, and their gradients.
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import unittest
 from unittest import mock
 
@@ -88,13 +89,38 @@ class NormsTest(TrainingTest):
                         norm(x)
                     self.assertEqual(self.counts(), (0, 0, served if norms else 0))
         self.captures = True
-        with vitune.torch.enabled(training=False), vitune.torch.enabled(training=True):  # whoever asks for more is served
+        with vitune.torch.enabled(training=False), vitune.torch.enabled(training=True):
             held = F.layer_norm
             norm(x)
         norm(x)
         held(x, (32,), norm.weight)
         self.assertEqual(self.counts(), (0, 0, 1))
         self.assertEqual((F.layer_norm, F.rms_norm), (dropin_layer_norm.original, dropin_rms_norm.original))
+
+    def test_the_innermost_that_says_something_decides(self):
+        norm, x, self.captures = torch.nn.LayerNorm(32), torch.randn(4, 32), True
+        for asked, served in (((None, False), 0), ((True, False), 0), ((False, None), 0), ((False, True), 1), ((True, False, None), 0),
+                              ((False, True, False), 0), ((False, True, None), 1), ((None, None), 1)):
+            with self.subTest(asked), contextlib.ExitStack() as inside:
+                vitune.torch.install(training=asked[0])
+                inside.callback(vitune.torch.uninstall)
+                with contextlib.ExitStack() as stack:
+                    for training in asked[1:]:
+                        stack.enter_context(vitune.torch.enabled(training=training))
+                    norm(x)
+                    self.assertEqual(self.counts()[2], served)
+                norm(x)
+                self.assertEqual(self.counts()[2], asked[0] is not False)
+        one, other = vitune.torch.enabled(training=True), vitune.torch.enabled(training=False)
+        for each in (one, other, one):  # threads enter and leave in any order
+            each.__enter__()
+        found = []
+        for each in (one, one, other):
+            norm(x)
+            found.append(self.counts()[2])
+            each.__exit__()
+        norm(x)
+        self.assertEqual((found, self.counts()[2]), ([1, 0, 0], 0))
 
     def test_what_is_left_to_pytorch_has_its_results(self):
         x, weight = leaf(4, 6, 32, dtype=torch.bfloat16), leaf(32, dtype=torch.bfloat16)

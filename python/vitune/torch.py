@@ -19,7 +19,7 @@ from typing import Any, Optional
 
 import torch
 
-from ._dropin import coverage as coverage_module, flash, install as install_module
+from ._dropin import coverage as coverage_module, flash, install as install_module, training as dropin_training
 from ._dropin.coverage import Site
 from ._ops import attention as attention_ops
 from ._runtime import native
@@ -97,9 +97,9 @@ class enabled:
     too. timm=True also switches on the fused attention of timm's models where timm leaves it off, Swin and others, and gives NaFlexViT
     sequences in the place of masks of padding. norms=False leaves norms PyTorch's. A FallbackWarning says once where the operators'
     library, which serves them in inference, is missing.
-    training: which calls that need a gradient are served: None, those that a CUDA graph captures; True, all; False, none. Of several that
-    are inside one another, or beside install(), the one that asks for most counts. Where blocks are checkpointed the backward pass computes
-    them again, and must come inside too.
+    training: which calls that need a gradient are served: True, all; False, none; None, what those around it say, or else those that a CUDA
+    graph captures. Of several inside one another, or inside of install(), the innermost that says something decides. Where blocks are
+    checkpointed the backward pass computes them again, and must come inside too.
     Raises LibraryNotFound where libvitune cannot be loaded.
     """
 
@@ -107,9 +107,8 @@ class enabled:
         library()
         if norms:
             attention_ops.counters.warn_once(native.what_is_missed())
-        self._parts = [part for part, wanted in ((install_module.timm, timm), (install_module.attention, True),
-                                                 (install_module.norms, norms), (install_module.training, training is True),
-                                                 (install_module.captured_training, training is not False)) if wanted]
+        self._parts = [part for part, wanted in ((install_module.timm, timm), (install_module.attention, True), (install_module.norms, norms),
+                                                 (dropin_training.Asking(training), True)) if wanted]
 
     def __enter__(self) -> "enabled":
         for part in self._parts:

@@ -13,8 +13,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import (layer_norm as dropin_layer_norm, layers, norms as dropin_norms, padding, rms_norm as dropin_rms_norm, sdpa as sdpa_dropin,
-               training as dropin_training)
+from . import layer_norm as dropin_layer_norm, layers, norms as dropin_norms, padding, rms_norm as dropin_rms_norm, sdpa as sdpa_dropin
 
 
 class Names:
@@ -79,16 +78,16 @@ class Guarded:
 
 
 class Served:
-    """Whether what `module` offers in PyTorch's place serves, wherever it is held: by the name of a switch of it."""
+    """Whether what `module` offers in PyTorch's place serves, wherever it is held: by a switch of it."""
 
-    def __init__(self, module: types.ModuleType, name: str = "serving") -> None:
-        self._module, self._name = module, name
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
 
     def bind(self) -> None:
-        setattr(self._module, self._name, True)
+        self._module.serving = True
 
     def release(self) -> None:
-        setattr(self._module, self._name, False)
+        self._module.serving = False
 
 
 class TimmSwitch:
@@ -166,6 +165,4 @@ attention = Installation(
 norms = Installation(
     *([Served(dropin_layer_norm)] if dropin_layer_norm.can_serve else []), Served(dropin_norms),
     Names(dropin_layer_norm.original, dropin_layer_norm.layer_norm), Names(dropin_rms_norm.original, dropin_rms_norm.rms_norm))
-training = Installation(Served(dropin_training, "always"))
-captured_training = Installation(Served(dropin_training, "captured"))
 timm = Installation(TimmSwitch(), NaFlexMasks())

@@ -23,7 +23,7 @@ _PARAMETERS = frozenset((Tensor, torch.nn.Parameter, type(None)))
 
 def trained(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: Any, rms: bool) -> Optional[Tensor]:
     """The norm, where grad mode is on and vitune serves it; else None."""
-    if not serving or not (training.always or training.captured and training.is_capturing()):
+    if not serving or training.asked == training.NONE or training.asked == training.CAPTURED and not training.is_capturing():
         return None
     out_dtype = _result_type(x, shape, weight, bias, eps, rms)
     if out_dtype is None:

@@ -49,7 +49,7 @@ def reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: f
         if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
             return COMPILED
         rows = [tensor.shape[-2] if tensor.dim() > 1 else 0 for tensor in (q, k)]
-        why_not = training.reason(training.installed() if trains is None else trains, *rows)
+        why_not = training.reason(training.asked if trains is None else trains, *rows)
         if why_not is not None:
             return why_not
     if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:

@@ -5,7 +5,9 @@ kernels gain nothing there and the node loses. What a CUDA graph captures is run
 would need PyTorch's C++ interface, and so a library for each of its versions: the stable one has no autograd."""
 from __future__ import annotations
 
-from typing import Optional
+import os
+import threading
+from typing import ClassVar, Optional
 
 import torch
 
@@ -13,9 +15,8 @@ import torch
 NONE, CAPTURED, ALL = 0, 1, 2
 _OF_ARGUMENT = {False: NONE, None: CAPTURED, True: ALL}
 
-#: True while somebody has installed vitune so.
-captured = False
-always = False
+#: What those ask for who have installed vitune: see Asking.
+asked = NONE
 
 #: The longest rows of keys and queries whose backward pass is known not to be slower than PyTorch's (docs/kernels.md).
 LONGEST = 2048
@@ -39,9 +40,36 @@ def asked_by(training: Optional[bool]) -> int:
     return _OF_ARGUMENT[training]
 
 
-def installed() -> int:
-    """What those ask for who have installed vitune."""
-    return ALL if always else CAPTURED if captured else NONE
+class Asking:
+    """What one asks for from enter() to leave(). Of several in the process the last that came and says something decides."""
+
+    _inside: ClassVar[list["Asking"]] = []
+    _lock = threading.Lock()
+
+    def __init__(self, training: Optional[bool]) -> None:
+        self._says, self._asked = training is not None, asked_by(training)
+
+    def enter(self) -> None:
+        with self._lock:
+            self._inside.append(self)
+            self._decide()
+
+    def leave(self) -> None:
+        with self._lock:
+            del self._inside[max(place for place, each in enumerate(self._inside) if each is self)]
+            self._decide()
+
+    def _decide(self) -> None:
+        global asked
+        asked = next((each._asked for each in reversed(self._inside) if each._says), CAPTURED if self._inside else NONE)
+
+
+def _renew_lock() -> None:
+    # Another thread of the parent may have held it.
+    Asking._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def reason(asked: int, queries: int, keys: int) -> Optional[str]:
