@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each call is made of PyTorch's function, of the drop-in in its place, eager and compiled, of vitune.attention and of the operator. No
 mask but a bool or floating one that PyTorch takes may ever be added as a bias."""
+import contextlib
+import gc
 import re
 import unittest
 import warnings
+import weakref
 from unittest import mock
 
 import vitune
@@ -126,6 +129,36 @@ class RefusalTest(TorchTest):
                         want = refuses(_theirs, *three, mask)
                         got = refuses(torch.ops.vitune.attention, *three, mask, False, None, False, fall_back)
                         self.assertEqual(got is None, want is None, got)
+
+    def test_refused_calls_keep_no_tensor(self):
+        def attention(x):
+            return F.scaled_dot_product_attention(x, x[:, :2], x[:, :2], enable_gqa=True)  # 3 heads of queries, 2 of keys
+
+        def masked(x):
+            return F.scaled_dot_product_attention(x, x, x, torch.zeros(2, 3, 8, 9, **HALF))
+
+        def norm(x):
+            return F.layer_norm(x.double(), (16,))
+
+        calls = {"attention": attention, "a mask of other keys": masked, "norm": norm,
+                 "vitune.attention": lambda x: vitune.attention(x, x[:, :2], x[:, :2], enable_gqa=True),
+                 "vitune.layer_norm": lambda x: vitune.layer_norm(x.double(), (16,)),
+                 "vitune.linear": lambda x: vitune.linear(x, x[0, 0, :, :8]),
+                 "the operator": lambda x: torch.ops.vitune.attention(x, x[:, :2], x[:, :2], None, False, None, True, True)}
+        for name, call in calls.items():
+            for gradient in (False, True):
+                with self.subTest(name, gradient=gradient), vitune.torch.enabled(training=True):
+                    x = torch.randn(2, 3, 8, 16, **HALF).requires_grad_(gradient)
+                    kept = weakref.ref(x)
+
+                    def refused(x):
+                        with contextlib.suppress(Exception), warnings.catch_warnings(), torch.set_grad_enabled(gradient):
+                            warnings.simplefilter("ignore")
+                            call(x)
+                    refused(x)
+                    del x
+                    gc.collect()
+                    self.assertIsNone(kept())
 
     def test_autocast_casts_a_mask_of_the_other_half_type_and_no_wider_one(self):
         three = fresh(2, 3, 8, 16)

@@ -169,7 +169,7 @@ def _plan_of(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], *rest: Any
         try:
             plan = make_plan(q, k, v, mask, *rest)
         except VituneError as error:
-            plan = error
+            plan = type(error)(str(error), error.status)  # without its traceback, which would keep the tensors of all its callers
         _plans[key] = plan
     if isinstance(plan, VituneError):
         raise type(plan)(str(plan), plan.status)

@@ -32,7 +32,6 @@ class _Host(ctypes.Structure):
 wanted: str | os.PathLike[str] | None = ""
 #: Why there is none in this process; "" where it is loaded, or `wanted` is None.
 missing = ""
-_last_error: VituneError | None = None
 
 
 def _path() -> pathlib.Path | None:
@@ -59,8 +58,7 @@ class Native:
                 library[0] = _library.library()._handle
                 handle[0] = context_of(device)._handle
             except VituneError as error:
-                self._error = error  # vitune_last_error() of the thread has the same text, if there is a library
-                return error.status
+                return error.status  # vitune_last_error() of the thread has its text, if there is a library
             return 0
 
         self._host = _Host(_Context(context), _Fallback(lambda reason: counters.fall_back(reason.decode("utf-8", "replace"))))
