@@ -38,7 +38,7 @@ class Glance:
                  contents: Sequence[Content], tensors: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> None:
         """modules: whose classes are compared. owners: whose dicts, mostly empty, and their values are. sized: whose lengths are. slots: dicts
         and a key of each, whose value is compared. contents: dicts and lists, whose elements are. tensors: whose memory, how they lie in it
-        and requires_grad are. Of the optimizer's state the memory alone is: it is most of all tensors, and nobody lays it out anew in place."""
+        and requires_grad are."""
         self._modules, self._owners, self._optimizer, self._tensors = modules, owners, optimizer, tensors
         dicts = [each for each in self._dicts_of_owners() if each is not None]
         self._empty, self._dicts = tuple(each for each in dicts if not each), tuple(filter(None, dicts))
@@ -68,5 +68,5 @@ class Glance:
                      chain.from_iterable(map(dict.values, self._dicts_of_contents)), groups, chain.from_iterable(map(_parameters, groups)))
 
     def _facts_now(self) -> list[list[Any]]:
-        states = chain.from_iterable(map(dict.values, self._optimizer.state.values()))
-        return [list(map(Tensor.data_ptr, states)), *(list(map(fact, self._tensors)) for fact in (_wants_gradient, *_PLACE))]
+        states = [*chain.from_iterable(map(dict.values, self._optimizer.state.values()))]
+        return [*(list(map(fact, states)) for fact in _PLACE), *(list(map(fact, self._tensors)) for fact in (_wants_gradient, *_PLACE))]
