@@ -22,9 +22,11 @@ if OPERATORS:
 
 import torch.nn.functional as F
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from vitune._compile import backend
+from vitune._compile.graph import match
 from vitune._compile.patterns import linear_train
 from vitune._ops import attention as attention_ops, linear as linear_ops, norm_training, training
 
@@ -321,6 +323,14 @@ class PatternTest(TrainCase):
 
 
 @needs_device
+class UntriedTest(unittest.TestCase):
+    def test_parameters_of_16_bits_on_a_gpu_are_pytorchs(self):
+        with FakeTensorMode():
+            for device, dtype, left in (("cuda", torch.bfloat16, True), ("cuda", torch.float16, True), ("cuda", torch.float32, False),
+                                        ("cpu", torch.bfloat16, False)):
+                self.assertEqual("16 bits" in match.untried(torch.empty(2, 2, device=device, dtype=dtype)), left, (device, dtype))
+
+
 class ServedTest(TrainCase):
     """By the library on the emulated device, as if winners of other problems served."""
 

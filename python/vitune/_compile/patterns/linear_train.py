@@ -18,7 +18,7 @@ from ..._runtime.errors import Unsupported
 from ..graph import subgraph
 from ..graph.benchmark import Times
 from ..graph.distinct import once
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, outside, selected, value_of, wants_gradient
+from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, outside, selected, untried, value_of, wants_gradient
 from ..graph.mutations import is_changed_between
 from ..graph.tree import after_quiet, arguments_of, is_op, only_user
 from .linear import ends, same, why_not_type
@@ -68,6 +68,8 @@ class Layer(NamedTuple):
             return f"its type is {self.dtype}"
         if self.is_cast and not is_autocast(self.node, values[0].device.type):
             return "its operands have several types without autocast, which PyTorch refuses"
+        if untried(value_of(self.weight)):
+            return untried(value_of(self.weight))
         if attention_ops.is_on_gpu(values[0]):
             return why_not_type(self.dtype)
         return "" if values[0].device.type == "cpu" else outside(values[0])

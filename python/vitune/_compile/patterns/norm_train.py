@@ -19,7 +19,7 @@ from ..._runtime.errors import Unsupported
 from ..graph import subgraph
 from ..graph.benchmark import Times
 from ..graph.distinct import once
-from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, is_transformed, outside, selected, value_of,
+from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, is_transformed, outside, selected, untried, value_of,
                            wants_gradient)
 from ..graph.mutations import is_changed_between, is_written_after, storages_of
 from ..graph.tree import arguments_of, is_op, is_quiet, operation_of
@@ -100,6 +100,8 @@ class Place(NamedTuple):
         types = {value_of(node).dtype for node in (self.weight, self.bias) if node is not None}
         if len(types) > 1:
             return "its weight and bias have two types"
+        if self.weight is not None and untried(value_of(self.weight)):
+            return untried(value_of(self.weight))
         return outside(values[0]) if values[0].device.type != "cpu" else ""
 
     def build(self, graph: fx.Graph, of: Callable[[fx.Node], Any], given: Sequence[fx.Node] = ()) -> list[fx.Node]:
