@@ -121,8 +121,7 @@ constexpr Mistake kMistakes[] = {
 
 // The same of smaller windows; sums in scratch memory.
 constexpr Batched kSums = {
-    3, 1200,
-    "image=4x7 window=3x6 shift=1x2 h=2 d=64 padding bias=bf16:4x2x18x18 dbias=1x2x18x18"};
+    3, 1200, "image=4x7 window=3x6 shift=1x2 h=2 d=64 padding bias=bf16:4x2x18x18 dbias=1x2x18x18"};
 constexpr char kSumsConfig[] = "kBlockN=32 kBuffers=2 kKeepsScores=1 kMinCtas=1 kWarps=1";
 constexpr Mistake kMistakesOfSums[] = {
     // Of the last window alone, a part left out, of another head.
@@ -138,8 +137,7 @@ constexpr Mistake kMistakesOfSums[] = {
 };
 
 // Heads of two groups; sums in registers.
-constexpr Batched kTable = {7, 2400,
-                            "image=4x8 window=4 h=10 d=8 bias=bf16:1x10x16x16 dtable=9"};
+constexpr Batched kTable = {7, 2400, "image=4x8 window=4 h=10 d=8 bias=bf16:1x10x16x16 dtable=9"};
 constexpr char kTableConfig[] = "kBlockN=16 kBuffers=2 kKeepsScores=0 kMinCtas=1 kWarps=1";
 constexpr Mistake kMistakesOfTables[] = {
     {kFinish, "__ldg(p.index + at) != row", "__ldg(p.index + at) < row"},
