@@ -1,15 +1,12 @@
-# python/tests/test_torch_compile_norm_train.py -- vitune.compile() on models whose norms train: what is found, losses and gradients, the race.
+# python/tests/test_torch_compile_norm_train.py -- vitune.compile() on models whose norms train: what is found, losses and gradients.
 # SPDX-License-Identifier: Apache-2.0
 """As test_torch_compile_train.py: on a CPU, by name, aot_eager in the place of Inductor."""
-import contextlib
 import copy
-import dataclasses
 import unittest
-from unittest import mock
 
 import vitune
 
-from .support import OPERATORS, needs_device, torch
+from .support import OPERATORS, torch
 
 if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
@@ -18,18 +15,11 @@ if OPERATORS:
 
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
-from vitune._compile import decompositions
-from vitune._compile.graph import checkpoints, subgraph
-from vitune._compile.patterns import norm_train
-from vitune._ops import attention as attention_ops, norm as norm_ops, norm_training as training
+from vitune._compile.graph import checkpoints
 
-from . import test_torch_compile_train as linear_case, test_torch_compile_train_race as race_case, test_torch_train_beside as beside
-from .test_torch_compile import served_by_nearest
+from . import test_torch_compile_train as linear_case
 from .test_torch_compile_train import Checkpointed, Inside, OPS, autocast, step, timm, vit
-from .test_torch_norm import launch_staged as launch_norm_staged
-from .test_torch_train import launch_staged, serves
 
 ALONE, SUM, DROPS = (f"layer_norm {words}in training" for words in ("", "of a sum ", "of a sum with drop path "))
 D = 24
@@ -38,19 +28,19 @@ D = 24
 class Block(nn.Module):
     """Two sums with a norm behind each, as residual blocks have them; `add` makes a sum of the stream and a branch."""
 
-    def __init__(self, add=None, norm=None, drops=False, scale=False, between=None):
+    def __init__(self, add=None, norm=None, drops=False, scale=False, between=None, times=2):
         super().__init__()
         torch.manual_seed(2)
         self.add, self.between = add or (lambda x, y: x + y), between or (lambda h: h)
         self.norms = nn.ModuleList((norm or nn.LayerNorm)(D) for _ in range(3))
         self.layers = nn.ModuleList(nn.Linear(D, D) for _ in range(3))
         self.scales = nn.ParameterList(torch.rand(D) + 0.5 for _ in range(2)) if scale else None
-        self.drops = drops
+        self.drops, self.times = drops, times
         for norm in self.norms:
             nn.init.normal_(norm.weight, 1.0, 0.2)
 
     def forward(self, x):
-        for i in range(2):
+        for i in range(self.times):
             y = torch.tanh(self.layers[i](self.between(self.norms[i](x))))
             if self.scales is not None:
                 y = y * self.scales[i]
@@ -305,184 +295,6 @@ class PatternTest(NormCase):
         self.assertEqual({(call.replaced, call.reason) for call in calls}, {(False, "a gradient is wanted of it")})
         with self.assertRaisesRegex(vitune.InvalidArgument, "training=False leaves these to Inductor"):
             vitune.compile(Block(), replace=["norm_train"], training=False)
-
-
-class RaceTest(race_case.RaceCase):
-    operator, pattern = "norm_train", norm_train
-
-    def norms(self, report):
-        return [call for call in report.calls if call.operator == "norm_train"]
-
-    def test_both_sides_are_the_same_function_with_the_same_gradients(self):
-        half = torch.bfloat16
-        cases = ((Block(drops=True), True, [5, 6]), (Block(scale=True), True, [5, 7]), (Block(drops=True).bfloat16(), False, [5, 6]))
-        for model, on, counts in cases:
-            report = self.report(model, x_of(dtype=half if not on else torch.float32), on)
-            self.assertEqual([call.replaced for call in self.norms(report)], [True] * 3)
-            # Result, what x has from elsewhere, three gradients; norm and sum, gradients of both, of the parameters, and of the scale.
-            self.assertEqual([len(ours) for ours, _ in self.raced[:2]], counts)
-            for ours, theirs in self.raced:
-                for mine, other in zip(ours, theirs, strict=True):
-                    self.assertEqual((mine.shape, mine.dtype), (other.shape, other.dtype))
-                    self.assertTrue(mine.isfinite().all() and mine.std() > 0.01)
-                    self.assertLessEqual((mine - other).norm().item(), 0.02 * other.norm().item())
-            self.assertIn("5.0 us here, Inductor's 10.0", str(report))
-
-    def test_inductor_compiles_both_passes_and_makes_the_forward_pass_its_own(self):
-        from torch._inductor.compile_fx import compile_fx
-        seen = []
-
-        def compiled(module, inputs, config_patches=None):
-            from torch._inductor.custom_graph_pass import CustomGraphPass
-
-            class Note(CustomGraphPass):
-                def __call__(self, graph):
-                    seen.append([str(node.target) for node in graph.nodes if node.op == "call_function"])
-
-                def uuid(self):
-                    return None
-            return compile_fx(module, inputs, config_patches={**(config_patches or {}), "post_grad_custom_post_pass": Note()})
-        with mock.patch.object(subgraph, "compile_fx", compiled):
-            report = self.report(Block(drops=True), x_of())
-        self.assertEqual([call.replaced for call in self.norms(report)], [True] * 3)
-        for ours, theirs in self.raced:
-            for mine, other in zip(ours, theirs, strict=True):
-                self.assertLessEqual((mine - other).norm().item(), 0.02 * other.norm().item())
-        names = {name for graph in seen for name in graph if name.startswith("vitune")}
-        self.assertEqual(names, {"vitune.norm_backward.default"})
-
-    def test_inductor_takes_them_apart_whether_it_compiled_something_before_or_not(self):
-        from torch._inductor import decomposition
-        operator = OPS.sum_norm_train.default
-        for asked_before in (False, True):
-            with self.subTest(asked_before), mock.patch.dict(decomposition.decompositions):
-                decomposition.fast_random_decomps.cache_clear()
-                self.addCleanup(decomposition.fast_random_decomps.cache_clear)
-                del decomposition.decompositions[operator]
-                if asked_before:
-                    self.assertNotIn(operator, decomposition.select_decomp_table())
-                decompositions.register()
-                mine = decomposition.decompositions["of another"] = object()
-                self.assertIs(decomposition.select_decomp_table()[operator], training.sum_norm_by_torch)
-                self.assertEqual(decomposition.select_decomp_table().get("of another") is mine, not asked_before)
-
-    def test_the_backward_pass_is_asked_and_kinds_are_raced_once(self):
-        report = self.report(Block(drops=True), x_of())
-        said = "bf16 m=10 d=24 weight bias params=fp32 x=fp32@24"
-        want = [f"norm_backward {said} {more}stats" for more in ("", "residual second=bf16 factor=5 ", "second=bf16 factor=5 ")]
-        self.assertEqual([call.selections[0].problem for call in self.norms(report)], want)
-        self.assertEqual((self.asked, len(self.raced)), (want, 3))
-        model = Block()
-        model.norms[1].weight.requires_grad_(False)
-        model.norms[2].bias.requires_grad_(False)
-        self.report(model, x_of())
-        self.assertIn("weight frozen bias", self.asked[1])
-        self.assertNotIn(" bias", self.asked[2])
-        if timm is not None:
-            report = self.report(vit(init_values=None, depth=4, drop_path_rate=0.0), torch.randn(2, 3, 32, 32))
-            self.assertEqual((sum(call.replaced for call in self.norms(report)), len(self.raced)), (9, 3))  # the first, the last, all others
-
-    def test_what_is_slower_or_cannot_be_timed_stays(self):
-        self.lost = {1, 2, 3}
-        report = self.report(Block(), x_of())
-        self.assertEqual({call.replaced for call in self.norms(report)}, {False})
-        self.assertIn("Inductor's was faster", self.norms(report)[0].reason)
-        self.assertEqual(self.targets, [])
-        self.lost, self.outcome = {2}, "default"
-        report = self.report(Block(), x_of())
-        self.assertEqual([call.replaced for call in self.norms(report)], [True, False, True])
-        self.assertTrue(set(self.asked) <= set(report.untuned))
-        with mock.patch.object(race_case.benchmark, "can_race", lambda device: False):
-            report = self.report(Block(), x_of())
-        self.assertIn("could not be timed", self.norms(report)[0].reason)
-
-    def test_kernels_whose_answers_are_others_stay_out_however_fast(self):
-        right = training.norm_backward_by_torch
-        results = {name: (lambda *given, i=i, change=change: tuple(change(each) if j == i else each for j, each in enumerate(right(*given))))
-                   for name, i, change in (("dx", 0, lambda t: t * 1.1), ("second", 1, lambda t: t.roll(1, 0)), ("dweight", 2, lambda t: -t),
-                                           ("dbias", 3, lambda t: t * torch.nan), ("right", 0, lambda t: t))}
-        for name, wrong in results.items():
-            with self.subTest(name), mock.patch.object(training, "norm_backward_by_torch", wrong):
-                report = self.report(Block(drops=True), x_of())
-                self.assertEqual(self.norms(report)[1].replaced, name == "right")
-                if name != "right":
-                    self.assertRegex(self.norms(report)[1].reason, "its answers are not Inductor's: result [0-5] of 6 is off")
-
-    def test_a_library_that_refuses_leaves_it_pytorchs(self):
-        def refused(problem, device):
-            raise vitune.Unsupported(f"'{problem}': d=24: it is too large")
-        with mock.patch.object(norm_train, "selected", refused):
-            report = self.report(Block(), x_of())
-        self.assertEqual(self.targets, [])
-        self.assertIn("too large", self.norms(report)[0].reason)
-
-    def test_tune_of_a_model_that_trains_is_asked_for_its_norms(self):
-        self.outcome = "default"
-        report = self.report(Block(drops=True), x_of(), replace=None)
-        self.assertEqual([text for text in report.untuned if text.startswith("norm_backward")], self.asked)
-
-
-class Norms(nn.Module):
-    """Norms under the names of the layers that the programs of test_torch_train_beside.py have."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(3)
-        self.fc1, self.fc2 = nn.LayerNorm(D), nn.LayerNorm(D)
-        for norm in (self.fc1, self.fc2):
-            nn.init.normal_(norm.weight)
-
-    def forward(self, x):
-        return self.fc2(x + F.gelu(self.fc1(x)))
-
-
-class BesideTest(beside.BesideTest):
-    """Those programs, of norms."""
-
-    #: Of models of their own, which have no norms, and of types that norms do not take. Of a bias that changed PyTorch's backward pass wants
-    #: nothing but its old version, and ours nothing; PyTorch's layer_norm has no forward derivative while it is compiled.
-    OTHERS = ("autocast that the model turns on and off", "a layer used twice", "tied square weights", "tied square weights under autocast",
-              "parts of a weight", "autocast of fp32 and a weight of bf16", "autocast of bf16 and a bias of fp16", "a bias changed between layers",
-              "selective checkpoint", "a bias changed before backward", "torch.func.jvp within")
-
-    def setUp(self):
-        super().setUp()
-        cases = {name: case for name, case in beside.CASES.items() if name not in self.OTHERS}
-        patch = mock.patch.multiple(beside, Mlp=Norms, CASES=cases)
-        patch.start()
-        self.addCleanup(patch.stop)
-
-    def compiles(self, model):
-        self.made.append(vitune.compile(model, replace=["norm_train"]))
-        return self.made[-1]
-
-
-@needs_device
-class ServedTest(NormCase):
-    """By the library on the emulated device, as if winners of other problems served."""
-
-    def setUp(self):
-        super().setUp()
-        self.asked = []
-
-        def launch(problem, tensors):
-            self.asked.append(problem.text)
-            launch_staged(problem, tensors)
-        nearest = lambda problem, device: served_by_nearest(vitune.Problem(problem), 0)  # noqa: E731
-        for module, name, value in ((attention_ops, "is_on_gpu", lambda tensor: True), (norm_ops, "launch", launch_norm_staged),
-                                    (training, "launch", launch), (norm_train, "selected", nearest)):
-            patch = mock.patch.object(module, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
-
-    @unittest.skipUnless(serves("norm_backward bf16 m=8 d=8"), "the library knows no gradients of norms")
-    def test_a_step_asks_the_library_for_what_was_asked_when_it_was_compiled(self):
-        for norm, words in ((nn.LayerNorm, "layer_norm"), (nn.RMSNorm, "rms_norm")):
-            self.asked.clear()
-            calls = self.expect_calls([call.replace("layer_norm", words) for call in (ALONE, DROPS, DROPS)], Block(norm=norm, drops=True), x_of(),
-                                      2e-2, on=True)
-            canonical = [attention_ops.context_of(0).query(vitune.Problem(text)).problem for text in self.asked]
-            self.assertEqual(sorted(canonical), sorted(call.selections[0].problem for call in calls))
 
 
 if __name__ == "__main__":
