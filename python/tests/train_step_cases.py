@@ -3,13 +3,17 @@
 import contextlib
 import functools
 import unittest
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.optim import lr_scheduler as schedulers
 
-from vitune._train import graphed
+import vitune
+from vitune._train import graphed, step as step_module
+
+from .taped import TapedGraphs
 
 STEPS, RATE = 20, 2e-2
 WARM = graphed.WARM
@@ -119,3 +123,33 @@ CAPTURABLE = {
 SCHEDULES = (None, cosine, warm_up, one_cycle, by_hand)
 CLIPS = (None, 0.5, clip_values)
 ACCUMULATE = (1, 3)
+
+
+class CapturedCase(unittest.TestCase):
+    """Captured steps on a tape, which has addresses and constants as a graph has."""
+
+    def setUp(self):
+        self.graphs = type("Graphs", (TapedGraphs,), {"made": 0})
+        patch = mock.patch.object(step_module, "maker_of_graphs", lambda device: self.graphs)
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.model = network()
+        self.optimizer = CAPTURABLE["AdamW"](self.model.parameters(), lr=RATE)
+        # What runs beside, without a tape.
+        self.other = network()
+        self.theirs = CAPTURABLE["AdamW"](self.other.parameters(), lr=RATE)
+
+    def step(self, loss=loss_of, **options):
+        return vitune.train_step(self.model, loss, self.optimizer, compile=False, **options)
+
+    def plain(self, *micro, **options):
+        return plain_step(self.other, self.theirs, micro, rate=rate_as_tensor, **options)[-1]
+
+    def expect_alike(self, step, given, **options):
+        """Both take these batches, each with the same random numbers."""
+        for place, batch in enumerate(given):
+            torch.manual_seed(100 + place)
+            mine = step(*batch)
+            torch.manual_seed(100 + place)
+            self.assertEqual(mine.item(), self.plain(batch, **options), place)
+        self.assertTrue(same(self.model, self.other))
