@@ -61,6 +61,5 @@ def section(document: dict[str, Any], source: str) -> Section | None:
                   [[name, *(milliseconds(document, row, way) for way in ways), interval(gain_of(document, row))] for name, row in rows])
     drawn = Picture("training", "", f"Gain of {len(bars)} models' training steps with vitune. The numbers are in the table below.",
                     lambda canvas: draw(canvas, bars, MODES, "time without over with vitune", "called, over"), *sizes(len(bars)))
-    caption = ("Time of a training step (forward, cross entropy, backward, AdamW) with the best of PyTorch's ways, named at the right, over "
-               "that with vitune. Bars: called from Python; rings: replay of one CUDA graph of the step. Right of the line vitune is faster.")
+    caption = "Over the best of PyTorch's ways, named at the right. Bars: called from Python; rings: one CUDA graph."
     return Section("training", "Training steps", caption, source, [drawn] if bars else [], [table], [])

@@ -23,7 +23,6 @@ from vitune._ops import attention as attention_ops, attention_training as traini
 
 from . import test_torch_compile_train as linear_case, test_torch_compile_train_race as race_case, torch_staged
 from .test_torch_attention_train import KNOWS_GRADIENTS, launch_staged
-from .test_torch_compile import served_by_nearest
 from .test_torch_compile_train import Checkpointed, Inside, OPS, autocast, step, timm, vit
 
 CALL = "scaled_dot_product_attention in training"
@@ -357,21 +356,9 @@ class RaceTest(AttentionCase, race_case.RaceCase):
 @needs_device
 @unittest.skipUnless(KNOWS_GRADIENTS, "the library knows no gradients of attention")
 class ServedTest(AttentionCase):
-    """By the library on the emulated device, as if winners of other problems served."""
-
     def setUp(self):
         super().setUp()
-        self.asked = []
-
-        def launch(problem, tensors):
-            self.asked.append(problem.text)
-            launch_staged(problem, tensors)
-        nearest = lambda problem, device: served_by_nearest(vitune.Problem(problem), 0)  # noqa: E731
-        for module, name, value in ((attention_ops, "is_on_gpu", lambda tensor: True), (attention_ops, "launch", torch_staged.launch_staged),
-                                    (training, "launch", launch), (attention_train, "selected", nearest)):
-            patch = mock.patch.object(module, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
+        linear_case.serve_by_nearest(self, attention_train, training, launch_staged, attention_ops, torch_staged.launch_staged)
 
     def test_a_step_asks_the_library_for_what_was_asked_when_it_was_compiled(self):
         for model, target in ((Attends(with_bias, bias=(1, 2, 5, 5)), PACKED), (Attends(plain, fused=False), APART)):

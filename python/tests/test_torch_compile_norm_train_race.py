@@ -22,9 +22,8 @@ from vitune._compile.patterns import norm_train
 from vitune._ops import attention as attention_ops, norm as norm_ops, norm_training as training
 
 from . import test_torch_compile_train_race as race_case, test_torch_train_beside as beside
-from .test_torch_compile import served_by_nearest
 from .test_torch_compile_norm_train import ALONE, Block, D, DROPS, NormCase, x_of
-from .test_torch_compile_train import OPS, timm, vit
+from .test_torch_compile_train import OPS, serve_by_nearest, timm, vit
 from .test_torch_norm import launch_staged as launch_norm_staged
 from .test_torch_train import launch_staged, serves
 
@@ -181,21 +180,9 @@ class BesideTest(beside.BesideTest):
 
 @needs_device
 class ServedTest(NormCase):
-    """By the library on the emulated device, as if winners of other problems served."""
-
     def setUp(self):
         super().setUp()
-        self.asked = []
-
-        def launch(problem, tensors):
-            self.asked.append(problem.text)
-            launch_staged(problem, tensors)
-        nearest = lambda problem, device: served_by_nearest(vitune.Problem(problem), 0)  # noqa: E731
-        for module, name, value in ((attention_ops, "is_on_gpu", lambda tensor: True), (norm_ops, "launch", launch_norm_staged),
-                                    (training, "launch", launch), (norm_train, "selected", nearest)):
-            patch = mock.patch.object(module, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
+        serve_by_nearest(self, norm_train, training, launch_staged, norm_ops, launch_norm_staged)
 
     @unittest.skipUnless(serves("norm_backward bf16 m=8 d=8"), "the library knows no gradients of norms")
     def test_a_step_asks_the_library_for_what_was_asked_when_it_was_compiled(self):

@@ -322,7 +322,6 @@ class PatternTest(TrainCase):
         self.assertIn("linear, gelu and linear in training: left as it is: a gradient is wanted of it", str(vitune.report(compiled)))
 
 
-@needs_device
 class UntriedTest(unittest.TestCase):
     def test_parameters_of_16_bits_on_a_gpu_are_pytorchs(self):
         with FakeTensorMode():
@@ -331,22 +330,27 @@ class UntriedTest(unittest.TestCase):
                 self.assertEqual("16 bits" in match.untried(torch.empty(2, 2, device=device, dtype=dtype)), left, (device, dtype))
 
 
-class ServedTest(TrainCase):
-    """By the library on the emulated device, as if winners of other problems served."""
+def serve_by_nearest(case, pattern, backward, staged, forward, staged_forward=None):
+    """Calls go to the library on the emulated device by these launches, as if winners of other problems served. case.asked has the problems
+    of gradients, and those of the forward pass where it has no launch of its own."""
+    case.asked = []
 
+    def launch(problem, tensors):
+        case.asked.append(problem.text)
+        staged(problem, tensors)
+    nearest = lambda problem, device: served_by_nearest(vitune.Problem(problem), 0)  # noqa: E731
+    for module, name, value in ((attention_ops, "is_on_gpu", lambda tensor: True), (forward, "launch", staged_forward or launch),
+                                (backward, "launch", launch), (pattern, "selected", nearest)):
+        patch = mock.patch.object(module, name, value)
+        patch.start()
+        case.addCleanup(patch.stop)
+
+
+@needs_device
+class ServedTest(TrainCase):
     def setUp(self):
         super().setUp()
-        self.asked = []
-
-        def launch(problem, tensors):
-            self.asked.append(problem.text)
-            launch_staged(problem, tensors)
-        nearest = lambda problem, device: served_by_nearest(vitune.Problem(problem), 0)  # noqa: E731
-        for module, name, value in ((attention_ops, "is_on_gpu", lambda tensor: True), (linear_ops, "launch", launch),
-                                    (training, "launch", launch), (linear_train, "selected", nearest)):
-            patch = mock.patch.object(module, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
+        serve_by_nearest(self, linear_train, training, launch_staged, linear_ops)
 
     @unittest.skipUnless(serves("linear_weight_grad bf16 m=8 n=8 k=8") and serves("linear bf16 m=8 n=8 k=8 dact=gelu"),
                          "the library knows no gradients")

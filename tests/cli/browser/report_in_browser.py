@@ -175,7 +175,7 @@ def of_results(vitune, folder):
 
 
 # Page -> the least words and marks that it must have, and its greatest height at the first width.
-PAGES = ((of_results, 200, 200, 5400), (first_report, 20, 8, 1600), (one_problem, 12, 3, 1600))
+PAGES = ((of_results, 200, 200, 5000), (first_report, 20, 8, 1600), (one_problem, 12, 3, 1600))
 
 
 def has_matplotlib():

@@ -68,10 +68,8 @@ class Layer(NamedTuple):
             return f"its type is {self.dtype}"
         if self.is_cast and not is_autocast(self.node, values[0].device.type):
             return "its operands have several types without autocast, which PyTorch refuses"
-        if untried(value_of(self.weight)):
-            return untried(value_of(self.weight))
         if attention_ops.is_on_gpu(values[0]):
-            return why_not_type(self.dtype)
+            return untried(value_of(self.weight)) or why_not_type(self.dtype)
         return "" if values[0].device.type == "cpu" else outside(values[0])
 
     def x_as(self, of: Of) -> Any:

@@ -100,9 +100,9 @@ class Place(NamedTuple):
         types = {value_of(node).dtype for node in (self.weight, self.bias) if node is not None}
         if len(types) > 1:
             return "its weight and bias have two types"
-        if self.weight is not None and untried(value_of(self.weight)):
-            return untried(value_of(self.weight))
-        return outside(values[0]) if values[0].device.type != "cpu" else ""
+        if values[0].device.type == "cpu":
+            return ""
+        return outside(values[0]) or ("" if self.weight is None else untried(value_of(self.weight)))
 
     def build(self, graph: fx.Graph, of: Callable[[fx.Node], Any], given: Sequence[fx.Node] = ()) -> list[fx.Node]:
         """The norm, and the sum where that is used elsewhere."""
