@@ -31,6 +31,15 @@ bool map_lies_apart(const MapProblem& problem, bool across);
 // True if a tensor has neighbouring elements there.
 bool map_has_neighbours(const MapProblem& problem, bool across);
 
+// The dimension of the result along which a thread of a map that is not reduced has `unroll` groups
+// of neighbours: of those that it divides, where most operands repeat, so that they are read once.
+// 0, the outermost, whose extent kernels do not know: there is none, and unroll must be 1.
+std::size_t map_unrolled_dimension(const MapProblem& problem, std::int64_t unroll);
+// The dimension along which an operand lies between the neighbours of a vector, as the colours of
+// an image of bytes do between its columns, so that whole accesses have all of them; -1: none.
+std::int64_t map_colour_dimension(const MapProblem& problem, const MapOperand& operand,
+                                  std::size_t vector_dimension, std::int64_t vector);
+
 // The family: threads side by side (threads.cpp); its generated source (source.cpp).
 const Family& map_threads();
 std::string map_source(const MapProblem& problem, const Config& config);

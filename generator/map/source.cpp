@@ -3,9 +3,11 @@
 // Written from the problem's values alone.
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "core/format.h"
 #include "generator/map/kernel_spec.h"
@@ -23,6 +25,18 @@ std::string constant_source(float value) {
 // "quick_gelu" as "map_quick_gelu(...)".
 std::string call_source(int word, const std::vector<std::string>& arguments) {
   return formatted("map_{}({})", expression_word(word), joined(arguments, ", "));
+}
+
+// A division by a constant that has a reciprocal, and whose quotients rarely leave fp32, takes no
+// division. "": it is no such one.
+std::string reciprocal_source(std::string_view word, const ExpressionPart& divisor,
+                              const std::vector<std::string>& arguments) {
+  const float size = std::abs(divisor.value);
+  if (word != "div" || divisor.kind != Kind::kConstant || !(size > 0x1p-60f && size < 0x1p60f)) {
+    return "";
+  }
+  return formatted("map_div_by({}, {})", joined(arguments, ", "),
+                   constant_source(1 / divisor.value));
 }
 
 // The operands that are there, in order; out is the one behind them.
@@ -49,18 +63,21 @@ std::string choice(std::string_view head, std::size_t count, const Value& value)
   return text + formatted("{};\n  }}\n", value(count - 1));
 }
 
-// The places along dimensions `first` to `last` of element number `at`, in vectors.
+// How many neighbours of a dimension a thread has.
+using Widths = std::vector<std::int64_t>;
+
+// The places along dimensions `first` to `last` of element number `at`, counted in groups of
+// neighbours.
 std::string places(std::string_view name, const MapProblem& p, std::size_t first, std::size_t last,
-                   std::size_t vector_dimension, std::int64_t vector) {
+                   const Widths& widths) {
   std::string text =
       formatted("  static __device__ __forceinline__ void {}(u32 at, u32 (&i)[kRank]) {{\n", name);
   for (std::size_t i = last; i-- > first;) {
-    const std::int64_t width = i == vector_dimension ? vector : 1;
-    const std::string scale = width > 1 ? formatted(" * {}u", width) : "";
+    const std::string scale = widths[i] > 1 ? formatted(" * {}u", widths[i]) : "";
     if (i == first) {
       text += formatted("    i[{}] = at{};\n", i, scale);
     } else {
-      const std::int64_t extent = p.extents[i] / width;
+      const std::int64_t extent = p.extents[i] / widths[i];
       text += formatted("    i[{}] = at % {}u{};\n    at /= {}u;\n", i, extent, scale, extent);
     }
   }
@@ -120,13 +137,15 @@ std::string numbers(const MapProblem& p, const Config& config) {
   number("kReduction", p.reduction);
   number("kReduced", p.reduced_count());
   number("kOut", judge_type(p.out.type));
+  number("kAlong", static_cast<std::int64_t>(map_unrolled_dimension(p, config.at("kUnroll"))));
   for (const char* const name : {"kVector", "kThreads", "kRowThreads", "kUnroll", "kAcross"}) {
     number(name, config.at(name));
   }
   return text;
 }
 
-std::string accesses(const MapProblem& p, std::size_t vector_dimension) {
+std::string accesses(const MapProblem& p, const Config& config, std::size_t vector_dimension) {
+  const std::size_t along = map_unrolled_dimension(p, config.at("kUnroll"));
   const std::vector<std::size_t> given = given_operands(p);
   const std::vector<const MapOperand*> tensors = given_tensors(p);
   const auto is_shared = [&](const MapOperand& operand) {
@@ -140,6 +159,13 @@ std::string accesses(const MapProblem& p, std::size_t vector_dimension) {
                 [&](std::size_t k) { return judge_type(tensors[k]->type); }) +
          choice("bool shared(int k)", given.size(),
                 [&](std::size_t k) { return is_shared(*tensors[k]); }) +
+         choice("bool repeats(int k)", given.size(),
+                [&](std::size_t k) { return tensors[k]->strides[along] == 0; }) +
+         choice("int colour(int k)", given.size(),
+                [&](std::size_t k) {
+                  return map_colour_dimension(p, *tensors[k], vector_dimension,
+                                              config.at("kVector"));
+                }) +
          choice("i64 step(int k)", tensors.size(),
                 [&](std::size_t k) { return tensors[k]->strides[vector_dimension]; });
 }
@@ -149,12 +175,16 @@ std::string accesses(const MapProblem& p, std::size_t vector_dimension) {
 std::string map_expression_source(const Expression& expression,
                                   const std::function<std::string(char)>& letter) {
   std::vector<std::string> open;  // arguments that wait for their word
+  ExpressionPart before;          // the last argument, or its word
   for (const ExpressionPart& part : expression.parts()) {
+    const ExpressionPart last = std::exchange(before, part);
     if (part.kind == Kind::kLetter) open.push_back(letter(part.letter));
     if (part.kind == Kind::kConstant) open.push_back(constant_source(part.value));
     if (part.kind != Kind::kWord) continue;
     const auto first = open.end() - expression_arguments(part.word);
-    std::string call = call_source(part.word, std::vector<std::string>(first, open.end()));
+    const std::vector<std::string> arguments(first, open.end());
+    std::string call = reciprocal_source(expression_word(part.word), last, arguments);
+    if (call.empty()) call = call_source(part.word, arguments);
     open.erase(first, open.end());
     open.push_back(std::move(call));
   }
@@ -163,11 +193,15 @@ std::string map_expression_source(const Expression& expression,
 
 std::string map_source(const MapProblem& p, const Config& config) {
   const std::size_t along = map_vector_dimension(p, config.at("kAcross") != 0);
-  const std::int64_t vector = config.at("kVector");
+  Widths widths(p.rank(), 1);
+  widths[along] = config.at("kVector");
+  if (p.reduction == kMapNone) {
+    widths[map_unrolled_dimension(p, config.at("kUnroll"))] *= config.at("kUnroll");
+  }
   return "#include \"map/words.cuh\"\n\nnamespace vitune {\nstruct Config {\n" +
-         numbers(p, config) + accesses(p, along) +
-         places("result", p, 0, p.results, along, vector) +
-         places("reduced", p, p.results, p.rank(), along, vector) + place_of(p) + expressions(p) +
+         numbers(p, config) + accesses(p, config, along) +
+         places("result", p, 0, p.results, widths) +
+         places("reduced", p, p.results, p.rank(), widths) + place_of(p) + expressions(p) +
          formatted(
              "}};\n}}  // namespace vitune\n\n#include \"map/map.cuh\"\n\n"
              "extern \"C\" __global__ void __launch_bounds__({})\n"

@@ -1,11 +1,14 @@
 // generator/map/tensors.cpp -- The tensors of a map, and which neighbours an access has.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 
 #include "generator/map/kernel_spec.h"
 
 namespace vitune {
 namespace {
+
+constexpr std::int64_t kWordBytes = 4;
 
 TensorSpec tensor(std::string name, const MapProblem& p, const MapOperand& operand,
                   const MapMemory& memory, Role role) {
@@ -81,6 +84,45 @@ bool map_has_neighbours(const MapProblem& p, bool across) {
   return p.extents[dimension] > 1 && std::ranges::any_of(p.operands, [&](const auto& operand) {
            return operand && operand->strides[dimension] == 1;
          });
+}
+
+std::size_t map_unrolled_dimension(const MapProblem& p, std::int64_t unroll) {
+  if (p.reduction != kMapNone || unroll == 1) return 0;
+  const auto repeats = [&](std::size_t dimension) {
+    return std::ranges::count_if(p.operands, [&](const auto& operand) {
+      return operand && operand->strides[dimension] == 0;
+    });
+  };
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < map_vector_dimension(p, false); ++i) {
+    if (p.extents[i] % unroll != 0) continue;
+    if (best == 0 || repeats(i) >= repeats(best)) best = i;
+  }
+  return best;
+}
+
+std::int64_t map_colour_dimension(const MapProblem& p, const MapOperand& operand,
+                                  std::size_t vector_dimension, std::int64_t vector) {
+  const std::int64_t colours = operand.strides[vector_dimension];
+  const std::int64_t size = element_bytes(operand.type);
+  // In the result's own place others write what lies between.
+  if (p.reduction == kMapNone && operand == p.out) return -1;
+  const bool is_in_words = vector > 1 && colours > 1 && (colours - 1) * size < kWordBytes;
+  if (!is_in_words) return -1;
+  const std::int64_t group = vector * colours;  // elements of a vector with all of its colours
+  const std::int64_t access = std::gcd(group * size, std::int64_t{16});
+  if (access < kWordBytes || std::max(p.alignment, size) % access != 0) return -1;
+  std::int64_t found = -1;
+  for (std::size_t i = 0; i < p.rank(); ++i) {
+    const std::int64_t stride = operand.strides[i];
+    if (i == vector_dimension || p.extents[i] == 1) continue;
+    if (stride == 1 && p.extents[i] == colours) {
+      found = static_cast<std::int64_t>(i);
+    } else if (stride % group != 0) {
+      return -1;
+    }
+  }
+  return found;
 }
 
 }  // namespace vitune

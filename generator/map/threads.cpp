@@ -110,14 +110,20 @@ class MapThreads final : public Family {
 
 std::vector<Parameter> MapThreads::parameters(const Problem& problem) const {
   const MapProblem& p = map_of(problem);
-  std::vector<std::int64_t> row_threads = {1};
+  const auto unrolls = [&](std::int64_t unroll) {
+    return p.reduction != kMapNone || map_unrolled_dimension(p, unroll) > 0;
+  };
+  std::vector<std::int64_t> row_threads = {1}, unroll = {1};
   for (std::int64_t t = 2; p.reduction != kMapNone && t <= 512; t *= 2) row_threads.push_back(t);
+  for (const std::int64_t count : {2, 4}) {
+    if (unrolls(count)) unroll.push_back(count);
+  }
   return {
       {"kAcross", across_values(p), "vectors run along results, not what is reduced", true, true},
       {"kVector", vector_values(p), "elements of an access", false, true},
       {"kRowThreads", row_threads, "threads that share a result", false, true},
       {"kThreads", {64, 128, 256, 512}, "threads of a CTA", false, true},
-      {"kUnroll", {1, 2, 4}, "accesses of an operand before the first is used", false, true}};
+      {"kUnroll", unroll, "accesses of an operand before the first is used", false, true}};
 }
 
 std::vector<Constraint> MapThreads::rules(const Problem& problem, const DeviceInfo&) const {

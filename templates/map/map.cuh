@@ -2,10 +2,11 @@
 //
 // C, which the generator writes, knows the expression and where elements lie: C::x, C::y and
 // C::place; sizes but the outermost are constants, so that no index costs a division. A thread
-// reads kVector neighbours by an access, and kUnroll times as many before it computes. Where an
-// expression is reduced, kRowThreads threads share a result, side by side with kVector neighbours
-// of what is reduced, or, with kAcross, apart by those of the CTA's other results, and with kVector
-// results at once. All sums are in an order that is always the same.
+// reads kVector neighbours by an access, and kUnroll times as many before it computes: along
+// another dimension, C::kAlong, so that they share an index, and what repeats there is read once.
+// Where an expression is reduced, kRowThreads threads share a result, side by side with kVector
+// neighbours of what is reduced, or, with kAcross, apart by those of the CTA's other results, and
+// with kVector results at once. All sums are in an order that is always the same.
 #pragma once
 
 #include "map/operand.cuh"
@@ -18,24 +19,25 @@ namespace vitune {
 
 template <class C>
 __device__ __forceinline__ void map_points(const MapParams& p) {
-  const u32 vectors = p.results / C::kVector;
-  const u32 first = blockIdx.x * (C::kThreads * C::kUnroll) + threadIdx.x;
-  u32 i[C::kUnroll][C::kRank];
+  const u32 at = blockIdx.x * C::kThreads + threadIdx.x;
+  if (at >= p.results / (C::kVector * C::kUnroll)) return;
+  u32 i[C::kRank];
+  C::result(at, i);
   MapVector<C> read[C::kUnroll];
+  read[0].load(p, i);
 #pragma unroll
-  for (int k = 0; k < C::kUnroll; ++k) {
-    const u32 at = first + k * C::kThreads;
-    if (at >= vectors) continue;
-    C::result(at, i[k]);
-    read[k].load(p, i[k]);
+  for (int k = 1; k < C::kUnroll; ++k) {
+    ++i[C::kAlong];
+    read[k].load_behind(read[0], p, i);
   }
+  i[C::kAlong] -= C::kUnroll - 1;
 #pragma unroll
   for (int k = 0; k < C::kUnroll; ++k) {
-    if (first + k * C::kThreads >= vectors) continue;
     float y[C::kVector];
 #pragma unroll
     for (int j = 0; j < C::kVector; ++j) y[j] = read[k].x(j);
-    store_results<C>(p, C::template place<C::kOperands>(i[k]), y);
+    store_results<C>(p, C::template place<C::kOperands>(i), y);
+    ++i[C::kAlong];
   }
 }
 
@@ -104,17 +106,55 @@ __device__ __forceinline__ void map_each(const MapParams& p, u32 (&i)[C::kRank],
   }
 }
 
+template <class C>
+__device__ __forceinline__ float map_reduced(MapState<C::kReduction> state) {
+  return C::y(C::kReduction == kMapMean ? state.word(0) / float(C::kReduced) : state.word(0));
+}
+
+// What parts of threads have of the results of a CTA, in shared memory: kResults of each column.
+template <class C, int kResults>
+struct MapParts {
+  using State = MapState<C::kReduction>;
+  static constexpr int kColumns = C::kThreads / C::kRowThreads;
+  static constexpr int kLanes = C::kAcross ? 1 : min_of(C::kRowThreads, kWarpSize);
+  static constexpr int kParts = C::kRowThreads / kLanes;
+  // Each result is merged and stored by one thread; else by all that share it, as a softmax wants.
+  static constexpr bool kOneThread = C::kAcross && kParts > 1 && C::kReduction != kMapSoftmax;
+  u32 base;
+
+  __device__ __forceinline__ u32 place(int part, int column, int j, int w) const {
+    return base + 4 * (((part * State::kWords + w) * kResults + j) * kColumns + column);
+  }
+  __device__ __forceinline__ void store(int part, int column, int j, State& state) const {
+#pragma unroll
+    for (int w = 0; w < State::kWords; ++w) {
+      store_shared(place(part, column, j, w), __float_as_uint(state.word(w)));
+    }
+  }
+  __device__ __forceinline__ State merged(int column, int j) const {
+    State sum, other;
+#pragma unroll 4
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (int w = 0; w < State::kWords; ++w) {
+        other.word(w) = __uint_as_float(load_shared(place(part, column, j, w)));
+      }
+      sum.merge(other);
+    }
+    return sum;
+  }
+};
+
 // Of the threads that share results: by shuffles within a warp, then by shared memory. Each thread
 // of the CTA takes part.
 template <class C, int kResults>
-__device__ __forceinline__ void map_merge(MapState<C::kReduction> (&state)[kResults], int lane,
+__device__ __forceinline__ void map_merge(const MapParts<C, kResults>& parts,
+                                          MapState<C::kReduction> (&state)[kResults], int lane,
                                           int column) {
-  using State = MapState<C::kReduction>;
-  constexpr int kColumns = C::kThreads / C::kRowThreads;
-  constexpr int kLanes = C::kAcross ? 1 : min_of(C::kRowThreads, kWarpSize);
-  constexpr int kParts = C::kRowThreads / kLanes;
+  using Parts = MapParts<C, kResults>;
+  using State = typename Parts::State;
 #pragma unroll
-  for (int mask = kLanes / 2; mask > 0; mask /= 2) {
+  for (int mask = Parts::kLanes / 2; mask > 0; mask /= 2) {
     State other;
 #pragma unroll
     for (int w = 0; w < State::kWords; ++w) {
@@ -122,44 +162,45 @@ __device__ __forceinline__ void map_merge(MapState<C::kReduction> (&state)[kResu
     }
     state[0].merge(other);
   }
-  if constexpr (kParts > 1) {
-    extern __shared__ __align__(128) char shared_memory[];
-    const u32 base = shared_address(shared_memory);
-    const auto place = [&](int part, int j, int w) {
-      return base + 4 * (((part * State::kWords + w) * kResults + j) * kColumns + column);
-    };
+  if constexpr (Parts::kParts > 1) {
 #pragma unroll
     for (int j = 0; j < kResults; ++j) {
-#pragma unroll
-      for (int w = 0; w < State::kWords; ++w) {
-        if (lane % kLanes != 0) continue;
-        store_shared(place(lane / kLanes, j, w), __float_as_uint(state[j].word(w)));
-      }
+      if (lane % Parts::kLanes == 0) parts.store(lane / Parts::kLanes, column, j, state[j]);
     }
     __syncthreads();
+    if constexpr (!Parts::kOneThread) {
 #pragma unroll
-    for (int j = 0; j < kResults; ++j) {
-      State sum, other;
-      for (int part = 0; part < kParts; ++part) {
-#pragma unroll
-        for (int w = 0; w < State::kWords; ++w) {
-          other.word(w) = __uint_as_float(load_shared(place(part, j, w)));
-        }
-        sum.merge(other);
-      }
-      state[j] = sum;
+      for (int j = 0; j < kResults; ++j) state[j] = parts.merged(column, j);
     }
+  }
+}
+
+// A thread has each of the CTA's results whose parts lie in shared memory.
+template <class C, int kResults>
+__device__ __forceinline__ void map_store_parts(const MapParams& p,
+                                                const MapParts<C, kResults>& parts) {
+  constexpr int kColumns = MapParts<C, kResults>::kColumns;
+  for (int result = threadIdx.x; result < kColumns * kResults; result += C::kThreads) {
+    const int column = result % kColumns, j = result / kColumns;
+    const u32 at = blockIdx.x * kColumns + column;
+    if (at >= p.results / kResults) continue;
+    u32 i[C::kRank] = {};
+    C::result(at, i);
+    const float y[1] = {map_reduced<C>(parts.merged(column, j))};
+    store_results<C>(p, C::template place<C::kOperands>(i) + j * C::step(C::kOperands), y);
   }
 }
 
 template <class C>
 __device__ __forceinline__ void map_rows(const MapParams& p) {
-  constexpr int kColumns = C::kThreads / C::kRowThreads;
+  extern __shared__ __align__(128) char shared_memory[];
   constexpr int kResults = C::kAcross ? C::kVector : 1;  // of a thread
+  using Parts = MapParts<C, kResults>;
+  const Parts parts = {Parts::kParts > 1 ? shared_address(shared_memory) : 0};
   const int t = threadIdx.x;
-  const int lane = C::kAcross ? t / kColumns : t % C::kRowThreads;
-  const int column = C::kAcross ? t % kColumns : t / C::kRowThreads;
-  const u32 at = blockIdx.x * kColumns + column;
+  const int lane = C::kAcross ? t / Parts::kColumns : t % C::kRowThreads;
+  const int column = C::kAcross ? t % Parts::kColumns : t / C::kRowThreads;
+  const u32 at = blockIdx.x * Parts::kColumns + column;
   const bool is_there = at < p.results / kResults;
   u32 i[C::kRank] = {};
   C::result(is_there ? at : 0, i);
@@ -170,9 +211,11 @@ __device__ __forceinline__ void map_rows(const MapParams& p) {
       for (int j = 0; j < C::kVector; ++j) state[C::kAcross ? j : 0].add(read.x(j));
     });
   }
-  map_merge<C>(state, lane, column);
-  if (!is_there) return;
-  if constexpr (C::kReduction == kMapSoftmax) {
+  map_merge<C>(parts, state, lane, column);
+  if constexpr (Parts::kOneThread) {
+    map_store_parts<C>(p, parts);
+  } else if constexpr (C::kReduction == kMapSoftmax) {
+    if (!is_there) return;
     map_each<C>(p, i, lane, [&](const MapVector<C>& read, const u32(&where)[C::kRank]) {
       float y[C::kVector];
 #pragma unroll
@@ -182,13 +225,10 @@ __device__ __forceinline__ void map_rows(const MapParams& p) {
       }
       store_results<C>(p, C::template place<C::kOperands>(where), y);
     });
-  } else if (lane == 0) {
+  } else if (is_there && lane == 0) {
     float y[kResults];
 #pragma unroll
-    for (int j = 0; j < kResults; ++j) {
-      const float reduced = state[j].word(0);
-      y[j] = C::y(C::kReduction == kMapMean ? reduced / float(C::kReduced) : reduced);
-    }
+    for (int j = 0; j < kResults; ++j) y[j] = map_reduced<C>(state[j]);
     store_results<C>(p, C::template place<C::kOperands>(i), y);
   }
 }

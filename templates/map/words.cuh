@@ -12,6 +12,13 @@ __device__ __forceinline__ float map_add(float a, float b) { return a + b; }
 __device__ __forceinline__ float map_sub(float a, float b) { return a - b; }
 __device__ __forceinline__ float map_mul(float a, float b) { return a * b; }
 __device__ __forceinline__ float map_div(float a, float b) { return a / b; }
+// By a constant, whose rounded reciprocal is known: rounded like a / b by what is left over
+// (Markstein's theorem), where that is a number.
+__device__ __forceinline__ float map_div_by(float a, float b, float reciprocal) {
+  const float quotient = a * reciprocal;
+  const float rounded = fmaf(fmaf(-quotient, b, a), reciprocal, quotient);
+  return rounded == rounded ? rounded : quotient;
+}
 __device__ __forceinline__ float map_min(float a, float b) { return a < b || a != a ? a : b; }
 __device__ __forceinline__ float map_max(float a, float b) { return a > b || a != a ? a : b; }
 __device__ __forceinline__ float map_lt(float a, float b) { return a < b ? 1.f : 0.f; }

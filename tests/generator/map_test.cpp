@@ -180,6 +180,33 @@ TEST(MapAccessTest, AccessesDivideExtentsAndAreAligned) {
   EXPECT_EQ(vector("n=32x768 over=196 a=bf16@150528x1+768 x=a mean out=bf16", false), 4);
 }
 
+TEST(MapAccessTest, UnrollingRunsWhereMostOperandsRepeat) {
+  const auto along = [](const std::string& words, std::int64_t unroll) {
+    return map_unrolled_dimension(MapProblem::parse("map " + words), unroll);
+  };
+  const std::string rope =
+      "n=32x12x196x32 a=bf16@451584x64x2304x1 b=fp32@0x0x32x1 x=mul(a,b) out=bf16";
+  EXPECT_EQ(along(rope, 4), 1U);
+  EXPECT_EQ(along(rope, 1), 0U);
+  EXPECT_EQ(along("n=32x196x32 a=bf16 x=a out=bf16@6272x1x196", 4), 1U);
+  EXPECT_EQ(along("n=32x33x32 a=bf16 x=a out=bf16@1056x1x33", 2), 0U);
+  EXPECT_EQ(along("n=6304x768 a=bf16 b=bf16@0x1 x=add(a,b) out=bf16", 2), 0U);
+}
+
+TEST(MapAccessTest, ColoursBetweenNeighboursAreReadWithThem) {
+  const auto colour = [](const std::string& words, std::int64_t vector) {
+    const MapProblem p = MapProblem::parse("map " + words);
+    return map_colour_dimension(p, *p.operands[0], map_vector_dimension(p, false), vector);
+  };
+  EXPECT_EQ(colour("n=32x3x50176 a=u8@150528x1x3 x=a out=bf16", 8), 1);
+  EXPECT_EQ(colour("n=32x3x50176 a=u8@150528x1x3 x=a out=bf16", 2), -1);  // 6 bytes
+  EXPECT_EQ(colour("n=32x3x50176 a=u8@150528x1x3 x=a out=bf16 align=4", 8), -1);
+  EXPECT_EQ(colour("n=32x2x64 a=bf16@128x1x2 x=a out=bf16", 8), 1);
+  EXPECT_EQ(colour("n=32x3x64 a=bf16@192x1x3 x=a out=bf16", 8), -1);          // over a word's end
+  EXPECT_EQ(colour("n=32x64 a=bf16@128x2 x=a out=bf16", 8), -1);              // nothing is between
+  EXPECT_EQ(colour("n=32x2x64 a=bf16@128x1x2 x=a out=bf16@128x1x2", 8), -1);  // may be in place
+}
+
 TEST(MapTensorsTest, AResultMayTakeThePlaceOfAnOperandThatLiesAlike) {
   const auto may = [](const char* words) {
     return map_tensors(MapProblem::parse("map n=4x8 " + std::string(words)))[kMapOut].may_replace;

@@ -39,6 +39,11 @@ constexpr const char* kProblems[] = {
     // Images of bytes, channels last, to channels first.
     "map n=2x3x14x14 a=u8@588x1x42x3 b=fp32@0x1x0x0 c=fp32@0x1x0x0 x=mul(sub(div(a,255),b),c) "
     "out=bf16",
+    // In whole accesses of all colours; of two and of four.
+    "map n=2x3x16x16 a=u8@768x1x48x3 b=fp32@0x1x0x0 x=sub(div(a,255),b) out=bf16",
+    "map n=3x2x64 a=fp16@128x1x2 b=bool@256x2x4 x=where(b,a,2) out=fp32",
+    "map n=3x4x32 a=u8@128x1x4 x=mul(a,0.125) out=fp16",
+    "map n=3x48 over=2x8 a=bf16@768x16+1x2 x=a mean out=bf16",
     // RoPE of neighbours and of halves.
     "map n=2x3x19x16 a=bf16@5472x32x96x2 b=bf16@5472x32x96x2 c=fp32@0x0x16x1 d=fp32@0x0x16x1 "
     "x=sub(mul(a,c),mul(b,d)) out=bf16@5472x32x96x2",
@@ -60,16 +65,26 @@ constexpr const char* kProblems[] = {
 constexpr std::size_t kConfigsEach = 4;
 
 constexpr Mistake kMistakes[] = {
-    {"map/map.cuh", "if (first + k * C::kThreads >= vectors) continue;",
-     "if (first + k * C::kThreads + 1 >= vectors) continue;"},
-    {"map/operand.cuh", "at + first * kStep, read", "at, read"},
+    {"map/map.cuh", "if (at >= p.results / (C::kVector * C::kUnroll)) return;",
+     "if (at + 1 >= p.results / (C::kVector * C::kUnroll)) return;"},
+    {"map/map.cuh", "read[k].load_behind(read[0], p, i);", "read[k] = read[0];"},
+    {"map/operand.cuh", "data, at + j * kStep", "data, at"},
+    {"map/operand.cuh", "if constexpr (C::repeats(kOperand))", "if constexpr (true)"},
+    {"map/operand.cuh", "8 * kElement * colour", "0"},
+    {"map/operand.cuh", "(words, j * kColours)", "(words, j)"},
     {"map/words.cuh", "float map_sub(float a, float b) { return a - b; }",
      "float map_sub(float a, float b) { return b - a; }"},
+};
+constexpr Mistake kAcrossMistakes[] = {
+    {"map/map.cuh", "part < kParts", "part < kParts - 1"},
+    {"map/map.cuh", "j = result / kColumns", "j = 0"},
+    {"map/map.cuh", "+ j * C::step(C::kOperands), y", ", y"},
+    {"map/map.cuh", "if (at >= p.results / kResults) continue;", "if (at > 0) continue;"},
 };
 constexpr Mistake kReducedMistakes[] = {
     {"map/map.cuh", "if (at >= kSteps) continue;\n      C::reduced(at, i);\n      use",
      "if (at + 1 >= kSteps) continue;\n      C::reduced(at, i);\n      use"},
-    {"map/map.cuh", "mask = kLanes / 2", "mask = kLanes / 4"},
+    {"map/map.cuh", "mask = Parts::kLanes / 2", "mask = Parts::kLanes / 4"},
     {"map/map.cuh", "sum = sum * expf(most - x) + (1.f + (x - x));", "sum += 1.f;"},
     {"map/map.cuh", "part < kParts", "part < kParts - 1"},
     {"map/map.cuh", "other.sum * expf(other.most - most)", "other.sum"},
@@ -114,7 +129,8 @@ TEST_F(MapGpuTest, RandomMapsMatchTheReference) {
 }
 
 TEST_F(MapGpuTest, MistakesAreSeen) {
-  const ProblemPtr problem = parse_problem("map n=9x24 a=bf16@48x2 b=fp32 x=sub(a,b) out=bf16");
+  const ProblemPtr problem = parse_problem(
+      "map n=9x2x3x24 a=u8@144x1x48x2 b=fp32@72x0x0x3 c=bf16@0x72x24x1 x=sub(add(a,b),c) out=bf16");
   const Config config = Config::parse("kAcross=0 kVector=8 kRowThreads=1 kThreads=64 kUnroll=2");
   Verifier verifier = verifier_of(problem);
   ASSERT_EQ(verdict(verifier, *problem, config), "");
@@ -129,6 +145,16 @@ TEST_F(MapGpuTest, MistakesOfReductionsAreSeen) {
   Verifier verifier = verifier_of(problem);
   ASSERT_EQ(verdict(verifier, *problem, config), "");
   for (const Mistake& mistake : kReducedMistakes) {
+    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
+  }
+}
+
+TEST_F(MapGpuTest, MistakesOfReductionsAcrossAreSeen) {
+  const ProblemPtr problem = parse_problem("map n=3x24 over=50 a=bf16@1200x1+24 x=a mean out=fp32");
+  const Config config = Config::parse("kAcross=1 kVector=8 kRowThreads=16 kThreads=64 kUnroll=2");
+  Verifier verifier = verifier_of(problem);
+  ASSERT_EQ(verdict(verifier, *problem, config), "");
+  for (const Mistake& mistake : kAcrossMistakes) {
     EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
   }
 }
