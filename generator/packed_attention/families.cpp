@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string>
 
 #include "core/checked.h"
@@ -32,7 +33,12 @@ const Tunables<Shape>& members() {
   static const auto& all = *new Tunables<Shape>{
       {&Shape::swizzle,
        {"kSwizzle", {0}, "0: padded rows and mma.sync; else bytes per panel row, and wgmma"}},
-      {&Shape::producer, {"kProducer", {0}, "1: four warps more do nothing but copy (wgmma only)"}},
+      {&Shape::producer,
+       {"kProducer",
+        {0},
+        "1: four warps more do nothing but copy (wgmma only), 2: by tensor maps",
+        false,
+        true}},
       {&Shape::warps, {"kWarps", {}, "warps of a CTA that compute", false, true}},
       {&Shape::row_tiles, {"kRowTiles", {1}, "16-row tiles of a warp at once", false, true}},
       {&Shape::block_n, {"kBlockN", {}, "keys per step", false, true}},
@@ -68,6 +74,17 @@ std::vector<std::int64_t> panels_of(const PackedAttentionProblem& p) {
   AttentionProblem rows;
   rows.d = p.d;
   return panel_widths(rows);
+}
+
+// Strides of which tensor maps are made (CUDA driver API, "Tensor Map Object Management").
+bool maps_fit(const PackedAttentionProblem& p) {
+  const auto fits = [](const TokenStrides& strides, std::int64_t tokens, std::int64_t heads) {
+    const std::int64_t token = tokens == 1 ? 8 : strides.token,
+                       head = heads == 1 ? 8 : strides.head;
+    return token > 0 && head > 0 && std::max(token * tokens, head) < std::int64_t{1} << 39;
+  };
+  return fits(p.q, p.tokens, p.heads) && fits(p.k, p.tokens_k, p.kv_heads) &&
+         fits(p.v, p.tokens_k, p.kv_heads);
 }
 
 // What a family tries, how good it is likely to be, and the template that it is made of.
@@ -146,20 +163,54 @@ std::optional<double> PackedFamily::rank(const Problem& asked, const Config& con
   cost += t.row_tiles == 1 ? 0 : 0.5;
   cost += t.query_in_registers != 0 ? 0 : 0.125;
   cost += t.persistent != 0 ? 0.125 : 0;
+  cost += t.producer == 1 ? 0.125 : 0;
   // Wider panels have fewer bank conflicts; padding is copied for nothing.
   if (t.warpgroups()) cost += t.panel_bytes() / (16.0 * t.head_dim) + 8.0 / t.swizzle;
   return cost;
 }
 
+// The entry of a kernel that reads tensor maps.
+std::string mapped_entry(const Shape& t) {
+  return formatted(
+      "\nextern \"C\" __global__ void __launch_bounds__({}, {})\n"
+      "{}(const __grid_constant__ vitune::PackedAttentionParams params,\n"
+      "    const __grid_constant__ vitune::PackedTensorMaps maps) {{\n"
+      "  vitune::packed_attention<vitune::Config>(params, maps);\n}}\n",
+      t.threads(), t.min_ctas, kEntry);
+}
+
+// How the tensor memory accelerator sees q, k and v; of tiles of so many queries and keys.
+std::vector<TensorMapSlot> packed_maps(const PackedAttentionProblem& p, const Shape& t) {
+  const auto of_rows = [&](PackedAttentionTensor tensor, std::size_t at,
+                           const TokenStrides& strides, std::int64_t tokens, std::int64_t heads,
+                           std::int64_t tile_rows) {
+    return TensorMapSlot{.tensor = tensor,
+                         .at = static_cast<std::uint32_t>(at),
+                         .sizes = {p.d, tokens, heads, 1},
+                         .strides = {strides.token, strides.head, strides.token * tokens},
+                         .columns = t.swizzle / 2,
+                         .rows = tile_rows,
+                         .swizzle = t.swizzle};
+  };
+  constexpr std::int64_t kGroupRows = 64;
+  return {of_rows(kPackedQ, offsetof(PackedTensorMaps, q), p.q, p.tokens, p.heads, kGroupRows),
+          of_rows(kPackedK, offsetof(PackedTensorMaps, k), p.k, p.tokens_k, p.kv_heads, t.block_n),
+          of_rows(kPackedV, offsetof(PackedTensorMaps, v), p.v, p.tokens_k, p.kv_heads, t.block_n)};
+}
+
 std::string PackedFamily::source(const Problem& problem, const Config& config) const {
   const PackedAttentionProblem& p = packed_attention_of(problem);
   const Shape t = packed_geometry(p, config);
+  const std::string entry = t.producer == 2
+                                ? mapped_entry(t)
+                                : entry_text(formatted("{}, {}", t.threads(), t.min_ctas), kEntry,
+                                             "PackedAttentionParams", "packed_attention");
   return config_source(templates(),
                        config_number("kElement", p.type == ElementType::kBf16 ? 1 : 0) +
                            config_flag("kCausal", p.causal) + config_flag("kLse", p.lse) +
+                           config_flag("kManySteps", p.longest_k > std::int64_t{2} * t.block_n) +
                            geometry_text("PackedGeometry", t)) +
-         entry_text(formatted("{}, {}", t.threads(), t.min_ctas), kEntry, "PackedAttentionParams",
-                    "packed_attention");
+         entry;
 }
 
 LaunchPlan PackedFamily::plan(const Problem& problem, const Config& config,
@@ -179,6 +230,10 @@ LaunchPlan PackedFamily::plan(const Problem& problem, const Config& config,
   launch.shape.shared_bytes = static_cast<std::uint32_t>(t.shared_bytes());
   launch.params = parameter_bytes(params);
   launch.pointers = packed_attention_pointers();
+  if (t.producer == 2) {
+    launch.map_bytes = sizeof(PackedTensorMaps);
+    launch.maps = packed_maps(p, t);
+  }
   LaunchPlan plan;
   plan.kernels.push_back(std::move(launch));
   return plan;
@@ -236,17 +291,21 @@ class PackedSm90Pipelined final : public PackedFamily {
     return lacks_wgmma(device);
   }
   bool is_of_one_architecture() const override { return true; }
+  bool reads_tensor_maps(const Config& config) const override {
+    return config.find("kProducer").value_or(0) == 2;
+  }
   // Warps that only copy spill where it does not matter.
-  int harmless_spill_bytes() const override { return 192; }
+  int harmless_spill_bytes() const override { return 256; }
 
  private:
   Values values(const PackedAttentionProblem& p) const override {
-    return {{"kSwizzle", panels_of(p)},
-            {"kProducer", {1}},
-            {"kPersistent", {1}},
-            {"kWarps", {4, 8, 12}},
-            {"kBlockN", step_widths(p, {32, 48, 64, 80, 96, 112, 128, 160, 176})},
-            {"kStages", {2, 3, 4}}};
+    return {
+        {"kSwizzle", panels_of(p)},
+        {"kProducer", maps_fit(p) ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1}},
+        {"kPersistent", {1}},
+        {"kWarps", {4, 8, 12}},
+        {"kBlockN", step_widths(p, {32, 48, 64, 80, 96, 112, 128, 160, 176})},
+        {"kStages", {2, 3, 4}}};
   }
   // As the fixed kernels': three warpgroups where their registers suffice for wide steps.
   Likely likely(const PackedAttentionProblem& p) const override {

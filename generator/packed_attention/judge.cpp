@@ -15,16 +15,20 @@
 namespace vitune {
 namespace {
 
-constexpr char kExtreme[] = "extreme", kGuarded[] = "guarded";
+constexpr char kExtreme[] = "extreme", kGuarded[] = "guarded", kOutlier[] = "outlier";
 
 // How one set of random inputs is drawn.
 //   normal   standard normal q, k, v: what an untrained network has
 //   extreme  logits of standard deviation 8 around -40: zeros behind the last key, whose score
 //   would
 //            be 0, must not get the weight
+//   outlier  a key in the middle of each sequence has logits of standard deviation 200: kernels
+//   that
+//            go by a row's first keys (kHoldsReference in templates/attention) must notice
 //   guarded  every other sequence is NaN, and so is its answer: its neighbours must not see it
 struct DrawSpec {
   double q_mean = 0, q_deviation = 1, k_mean = 0;
+  double outlier_deviation = 0;  // of a sequence's key in the middle; 0: it is like the others
   bool guarded = false;
   std::uint64_t seed = 0;
 };
@@ -39,13 +43,19 @@ DrawSpec draw_spec(const PackedAttentionProblem& p, const std::string& draw) {
     spec.guarded = true;
     return spec;
   }
-  if (draw != kExtreme) {
+  if (draw != kExtreme && draw != kOutlier) {
     throw Error(ErrorCode::kFailure, "packed attention has no inputs of the name '" + draw + "'");
   }
   // Logits are scale * the sum of d products: their mean is scale * d * q_mean * k_mean = -40.
   // 16-bit inputs must not overflow where the scale is tiny: logits are smaller then.
   const double root = std::sqrt(static_cast<double>(p.d));
   const double unit = std::min(1.0 / (p.scale * root), 1000.0);
+  if (draw == kOutlier) {
+    spec.seed = kSeed + 3;
+    spec.q_deviation = unit;
+    spec.outlier_deviation = 200;
+    return spec;
+  }
   spec.seed = kSeed + 2;
   spec.k_mean = 8.0 / root;
   spec.q_mean = -5.0 * unit;
@@ -82,6 +92,20 @@ void add_tokens(DrawnFills& drawn, const DrawSpec& spec, int tensor, double mean
     part.offset = offsets[i] * stride;
     part.extents[1] = length;
     part.seed += 256 * i;
+  }
+}
+
+// The key in the middle of each sequence.
+void add_outliers(DrawnFills& drawn, const DrawSpec& spec, const std::vector<std::int32_t>& offsets,
+                  std::int64_t stride) {
+  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+    const std::int64_t length = offsets[i + 1] - offsets[i];
+    if (spec.outlier_deviation == 0 || length == 0) continue;
+    drawn.add(kPackedK, 0, spec.outlier_deviation);
+    Fill& key = drawn.fills.back();
+    key.offset = (offsets[i] + length / 2) * stride;
+    key.extents[1] = 1;
+    key.seed += 256 * (i + 1);
   }
 }
 
@@ -155,6 +179,11 @@ std::vector<JudgeCase> packed_attention_cases(const PackedAttentionProblem& p) {
   const ProblemPtr unlike =
       edge(p, {{70}, {0}, {5}, {0}, {33}, {9}, {40}}, {{90}, {40}, {0}, {7}, {3}, {60}, {40}});
   add_cases(cases, unlike, {kExtreme, kGuarded, kNormalDraw});
+  // They may hold on to the maximum of a row's first keys (HeldTraits).
+  if (p.type == ElementType::kBf16 && !p.causal && !p.lse) {
+    const std::vector<SequenceRun> long_ones = {{p.longest_k}, {17}};
+    add_cases(cases, edge(p, long_ones, long_ones), {kOutlier});
+  }
   add_cases(cases, p, {kNormalDraw});
   return cases;
 }
@@ -167,6 +196,7 @@ std::vector<Fill> packed_attention_inputs(const PackedAttentionProblem& p,
   DrawnFills drawn(packed_attention_tensors(p), spec.seed);
   add_tokens(drawn, spec, kPackedQ, spec.q_mean, spec.q_deviation, queries, p.q.token);
   add_tokens(drawn, spec, kPackedK, spec.k_mean, 1, keys, p.k.token);
+  add_outliers(drawn, spec, keys, p.k.token);
   add_tokens(drawn, spec, kPackedV, 0, 1, keys, p.v.token);
   add_numbers(drawn, kPackedOffsetsQ, queries);
   add_numbers(drawn, kPackedOffsetsK, keys);

@@ -4,6 +4,7 @@
 //   kElement        0 = fp16, 1 = bf16: type of q, k, v and out; sums are fp32
 //   kCausal         1 = query i of a sequence of n queries and m keys sees key j if j <= i + m - n
 //   kLse            also writes the log-sum-exp
+//   kManySteps      some sequence has keys for more than two steps
 // and kGeometry, a PackedGeometry of its tunables (geometry_streaming.cuh).
 #pragma once
 
@@ -29,7 +30,8 @@ struct PackedNumbers : C {
   // An argument: each sequence has its own. Kernels with producer warps ask for a constant, of
   // which only follows that there are several steps.
   static constexpr int kKeys = kG.producer != 0 ? 2 * kG.block_n : 0;
-  static constexpr int kProducer = kG.producer;
+  static constexpr int kProducer = kG.producer != 0;
+  static constexpr bool kMapped = kG.producer == 2;
   static constexpr int kCopyBytes = 16;
   static constexpr int kBias = 0, kBiasVector = 0, kMaskVector = 0;
   static constexpr bool kMask = false, kBiasAligned = false, kBiasOneRow = false;
@@ -46,6 +48,14 @@ struct PackedTraits : Plain {
   static constexpr int kKeys = 0;
   static constexpr bool kMayBeEmpty = true;
   static constexpr bool kHoldsReference = false;
+};
+
+// Of a kernel that computes rows again whose weights outgrew fp32 (attention/softmax.cuh). Under a
+// causal mask the first step may be one without any key of a row.
+template <class Packed>
+struct HeldTraits : Packed {
+  static constexpr bool kHoldsReference =
+      Packed::kElement == 1 && !Packed::kCausal && !Packed::kLse && Packed::kManySteps;
 };
 
 }  // namespace vitune

@@ -51,7 +51,9 @@ __device__ __forceinline__ void packed_attention(const PackedAttentionParams& p)
   wait_for_earlier_grids();
   for_each_packed_item<T>(
       p, [] { __syncthreads(); },  // shared memory may still be read
-      [&](const AttentionParams& own, int block_row) { packed_item<T>(own, block_row, shared); });
+      [&](const AttentionParams& own, int block_row, const PackedItem&) {
+        packed_item<T>(own, block_row, shared);
+      });
 }
 
 }  // namespace vitune

@@ -6,8 +6,13 @@
 // step of keys comes first, while there is no output yet to be kept in registers beside it; under a
 // causal mask the first keys do, because every row with keys sees those.
 //
-// Producer warps copy with cp.async, which ends with the sequence: rows behind its last one become
-// zeros.
+// Weights are relative to the maximum of the first step where they may be (HeldTraits); where they
+// outgrow fp32 the rows are computed again, behind all items, since code in the loop costs time
+// although it never runs.
+//
+// A tile that ends with the sequence is copied with cp.async: rows behind the last one become
+// zeros, where a box of a tensor map would bring the neighbour's. With kMapped all other tiles come
+// by TMA.
 #pragma once
 
 #include "attention/forward_sm90_pipelined.cuh"
@@ -23,72 +28,118 @@ __device__ __forceinline__ int step_key(int number, int steps) {
   return (number == 0 ? steps - 1 : number - 1) * T::kBlockN;
 }
 
+// Rows of a tensor: those of a sequence's head from `row` on, of which there are `count`, which are
+// rows from `token` on of the packed tensor's head `head`.
+struct PackedRows {
+  const void* from;
+  i64 step;
+  int row, count, token, head;
+};
+
 // Two producer warps, of keys and queries or of values.
 template <class T>
 struct PackedProducer {
   const PipelinedShared<T>& shared;
+  const PackedTensorMaps* maps;  // kMapped
   int thread = threadIdx.x % T::kCopyThreads;
   KeyState<T> at;  // or of values
   QueryState<T> query_at;
 
-  __device__ __forceinline__ explicit PackedProducer(const PipelinedShared<T>& memory)
-      : shared(memory) {}
+  __device__ __forceinline__ PackedProducer(const PipelinedShared<T>& memory,
+                                            const PackedTensorMaps* tensor_maps)
+      : shared(memory), maps(tensor_maps) {}
 
-  __device__ __forceinline__ void keys(const AttentionParams& own, int key0) {
+  __device__ __forceinline__ void keys(const PackedRows& rows) {
     mbarrier_wait(shared.keys_empty(at.index), at.phase ^ 1);
-    copy<typename T::KeyTile, T::kKeyRows>(shared.keys(at.index), own.k, own.k_view, key0,
-                                           own.keys);
-    mbarrier_arrive_when_copied(shared.keys_full(at.index));
+    copy<typename T::KeyTile, T::kKeyRows>(shared.keys(at.index), shared.keys_full(at.index), rows,
+                                           maps->k);
     at.advance();
   }
-  __device__ __forceinline__ void values(const AttentionParams& own, int key0) {
+  __device__ __forceinline__ void values(const PackedRows& rows) {
     mbarrier_wait(shared.values_empty(at.index), at.phase ^ 1);
-    copy<typename T::ValueTile, T::kValueRows>(shared.values(at.index), own.v, own.v_view, key0,
-                                               own.keys);
-    mbarrier_arrive_when_copied(shared.values_full(at.index));
+    copy<typename T::ValueTile, T::kValueRows>(shared.values(at.index),
+                                               shared.values_full(at.index), rows, maps->v);
     at.advance();
   }
-  __device__ __forceinline__ void queries(const AttentionParams& own, int row0) {
+  __device__ __forceinline__ void queries(const PackedRows& rows) {
     mbarrier_wait(shared.queries_empty(query_at.index), query_at.phase ^ 1);
-    copy<typename T::QueryTile, kGroupRows>(shared.queries(query_at.index), own.q, own.q_view, row0,
-                                            own.queries);
-    mbarrier_arrive_when_copied(shared.queries_full(query_at.index));
+    copy<typename T::QueryTile, kGroupRows>(shared.queries(query_at.index),
+                                            shared.queries_full(query_at.index), rows, maps->q);
     query_at.advance();
   }
 
  private:
-  // Rows from `first` on to before `end`.
   template <class Tile, int kRows>
-  __device__ __forceinline__ void copy(u32 tile, const void* from, const AttentionView& view,
-                                       int first, int end) const {
+  __device__ __forceinline__ void copy(u32 tile, u32 full, const PackedRows& rows,
+                                       const void* map) const {
+    if constexpr (T::kMapped) {
+      if (kRows <= rows.count) {
+        if (thread != 0) {
+          mbarrier_arrive(full);
+        } else {
+          copy_whole<Tile, kRows>(tile, full, rows, map);
+        }
+        return;
+      }
+    }
     stream_tile<Tile, kRows, 0, T::kCopyThreads, T::kCopyBytes>(
-        tile, static_cast<const u16*>(from) + first * view.row, view.row, end - first, thread,
-        [](int row) { return row; });
+        tile, static_cast<const u16*>(rows.from) + rows.row * rows.step, rows.step, rows.count,
+        thread, [](int row) { return row; });
+    mbarrier_arrive_when_copied(full);
+  }
+  template <class Tile, int kRows>
+  __device__ __forceinline__ void copy_whole(u32 tile, u32 full, const PackedRows& rows,
+                                             const void* map) const {
+    constexpr int kBoxRows = box_rows(kRows);
+    mbarrier_expect(full, Tile::kBytes);
+#pragma unroll
+    for (int atom = 0; atom < Tile::kAtoms; ++atom) {
+#pragma unroll
+      for (int box = 0; box < kRows / kBoxRows; ++box) {
+        copy_box(tile + atom * Tile::kAtomBytes + box * kBoxRows * Tile::kRowBytes, map, full,
+                 atom * Tile::kAtomColumns, rows.token + box * kBoxRows, rows.head, 0);
+      }
+    }
   }
 };
 
+// The steps of one item.
+template <class T>
+__device__ __forceinline__ void produce_item(PackedProducer<T>& producer, bool of_values,
+                                             int kv_head, const AttentionParams& own, int block_row,
+                                             const PackedItem& item) {
+  const int steps = packed_steps<T>(own, block_row);
+#pragma unroll 1
+  for (int number = 0; number < steps; ++number) {
+    const int key0 = step_key<T>(number, steps);
+    const i64 step = of_values ? own.v_view.row : own.k_view.row;
+    const PackedRows rows = {of_values ? own.v : own.k, step,   key0, own.keys - key0,
+                             item.keys.begin + key0,    kv_head};
+    if (of_values) {
+      producer.values(rows);
+      continue;
+    }
+    producer.keys(rows);
+#pragma unroll 1
+    for (int group = 0; number == 0 && group < T::kGroups; ++group) {
+      const int row = block_row + group * kGroupRows;
+      producer.queries({own.q, own.q_view.row, row, own.queries - row,
+                        item.queries.begin + row - first_row<T>(item), item.head});
+    }
+  }
+}
+
 template <class T>
 __device__ __forceinline__ void produce_packed(const PackedAttentionParams& p,
+                                               const PackedTensorMaps* maps,
                                                const PipelinedShared<T>& shared) {
   const bool of_values = threadIdx.x / kWarpSize % 4 >= 2;
-  PackedProducer<T> producer(shared);
+  PackedProducer<T> producer(shared, maps);
   for_each_packed_item<T>(
       p, [] {},
-      [&](const AttentionParams& own, int block_row) {
-        const int steps = packed_steps<T>(own, block_row);
-#pragma unroll 1
-        for (int number = 0; number < steps; ++number) {
-          const int key0 = step_key<T>(number, steps);
-          if (of_values) {
-            producer.values(own, key0);
-            continue;
-          }
-          producer.keys(own, key0);
-#pragma unroll 1
-          for (int group = 0; number == 0 && group < T::kGroups; ++group) {
-            producer.queries(own, block_row + group * kGroupRows);
-          }
-        }
+      [&](const AttentionParams& own, int block_row, const PackedItem& item) {
+        produce_item<T>(producer, of_values, quotient(item.head, p.call.by_heads_per_kv), own,
+                        block_row, item);
       });
   copy_commit();
   copy_wait<0>();
@@ -148,9 +199,10 @@ __device__ __forceinline__ void consume_packed(const PackedAttentionParams& p,
   u32 query_phase = 0;
   OrderedBarrier<T> order(shared, warpgroup, T::kGroups);
   GroupBias<T> bias(shared, warpgroup);
+  bool again = false;
   for_each_packed_item<T>(
       p, [] {},
-      [&](const AttentionParams& own, int block_row) {
+      [&](const AttentionParams& own, int block_row, const PackedItem&) {
         const int steps = packed_steps<T>(own, block_row);
         const int row0 = block_row + warpgroup * kGroupRows;
         const bool active = row0 < own.queries;
@@ -170,22 +222,42 @@ __device__ __forceinline__ void consume_packed(const PackedAttentionParams& p,
             for (int step = 0; step < steps; ++step) tiles.skip_step();
           }
         }
+        if (active && steps > 0) again |= group.overflowed();
         if (active) Epilogue<T>::store(own, group.place, staging, group.o, group.softmax);
       });
+  if constexpr (T::kHoldsReference) {
+    if (!again) return;
+    for_each_packed_item<T>(
+        p, [] {},
+        [&](const AttentionParams& own, int block_row, const PackedItem&) {
+          const int row0 = block_row + warpgroup * kGroupRows;
+          if (row0 >= own.queries || own.keys == 0) return;
+          compute_again<T>(own, group_rows(row0, HeadPlace(own, 0)));
+        });
+  }
 }
 
-template <class Config>
-__device__ __forceinline__ void packed_attention(const PackedAttentionParams& p) {
-  using T = PackedTraits<PipelinedTraits<PackedNumbers<Config>>>;
+template <class Config, class... Maps>
+__device__ __forceinline__ void packed_attention(const PackedAttentionParams& p,
+                                                 const Maps&... tensor_maps) {
+  using T = HeldTraits<PackedTraits<PipelinedTraits<PackedNumbers<Config>>>>;
+  static_assert(sizeof...(Maps) == T::kMapped, "kMapped needs tensor maps");
+  const PackedTensorMaps* maps = nullptr;
+  if constexpr (T::kMapped) maps = (&tensor_maps, ...);
   extern __shared__ __align__(1024) char shared_memory[];
   const PipelinedShared<T> shared{shared_address(shared_memory)};
+  if (T::kMapped && threadIdx.x == T::kGroups * kGroupThreads) {
+    prefetch_map(maps->k);
+    prefetch_map(maps->q);
+    prefetch_map(maps->v);
+  }
   if (threadIdx.x == 0) shared.init(4 * T::kGroups);
   clear_tiles<T>(shared);
   wait_for_earlier_grids();
   __syncthreads();
   if (threadIdx.x >= T::kGroups * kGroupThreads) {
     if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kCopyRegisters>();
-    produce_packed<T>(p, shared);
+    produce_packed<T>(p, maps, shared);
   } else {
     if constexpr (T::kTradesRegisters) warpgroup_reg_alloc<T::kComputeRegisters>();
     consume_packed<T>(p, shared);

@@ -155,8 +155,8 @@ __device__ __forceinline__ int packed_steps(const AttentionParams& own, int row)
   return ceil_div(seen, T::kBlockN);
 }
 
-// Calls work(own, row) for the items of this CTA: a head's problem, and its block's first row;
-// `between` runs before every item but the first.
+// Calls work(own, row, item) for the items of this CTA: a head's problem, and its block's first
+// row; `between` runs before every item but the first.
 template <class T, class Between, class Work>
 __device__ __forceinline__ void for_each_packed_item(const PackedAttentionParams& p,
                                                      Between&& between, Work&& work) {
@@ -167,7 +167,7 @@ __device__ __forceinline__ void for_each_packed_item(const PackedAttentionParams
     if (!walk.find(number, item)) return;
     if (number != int(blockIdx.x)) between();
     const int row0 = first_row<T>(item);
-    work(sequence_params(p, item, row0), block_row<T>(item, row0));
+    work(sequence_params(p, item, row0), block_row<T>(item, row0), item);
     if (!T::kPersistent) return;
   }
 }

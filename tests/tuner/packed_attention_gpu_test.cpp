@@ -46,6 +46,9 @@ constexpr char kSmallSm90[] =
 constexpr char kSmallPipelined[] =
     "kSwizzle=64 kProducer=1 kWarps=8 kRowTiles=1 kBlockN=32 kStages=2 kQueryInRegisters=0 "
     "kMinCtas=1 kPersistent=1";
+constexpr char kSmallMapped[] =
+    "kSwizzle=64 kProducer=2 kWarps=8 kRowTiles=1 kBlockN=32 kStages=2 kQueryInRegisters=0 "
+    "kMinCtas=1 kPersistent=1";
 
 class PackedAttentionGpuTest : public JudgedKernelsTest {};
 
@@ -101,6 +104,29 @@ TEST_F(PackedAttentionGpuTest, MistakesAreSeen) {
   }
 }
 
+// Tiles by tensor maps, each where it belongs; and rows whose weights outgrow fp32.
+constexpr Mistake kMappedMistakes[] = {
+    {"packed_attention/packed_sm90_pipelined.cuh", "item.keys.begin + key0", "key0"},
+    {"packed_attention/packed_sm90_pipelined.cuh", "item.queries.begin + row", "row"},
+    {"packed_attention/packed_sm90_pipelined.cuh", "rows.head, 0);", "0, 0);"},
+    {"packed_attention/packed_sm90_pipelined.cuh", "atom * Tile::kAtomColumns,", "0,"},
+    {"packed_attention/packed_sm90_pipelined.cuh", "again |= group.overflowed()", "again = false"},
+    {"packed_attention/packed_sm90_pipelined.cuh", "if (row0 >= own.queries || own.keys == 0)",
+     "if (row0 >= 64 || own.keys == 0)"},
+};
+
+TEST_F(PackedAttentionGpuTest, MistakesOfMappedTilesAreSeen) {
+  const ProblemPtr problem = parse_problem("packed_attention bf16 h=3 d=40 lengths=130,64,7,250");
+  const Config config = Config::parse(kSmallMapped);
+  if (packed_attention().family_of(config).refusal(*problem, device_)) GTEST_SKIP();
+  Verifier verifier = verifier_of(problem);
+  ASSERT_EQ(packed_attention().space(*problem, device_).explain(config), std::nullopt);
+  ASSERT_EQ(verdict(verifier, *problem, config), "");
+  for (const Mistake& mistake : kMappedMistakes) {
+    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
+  }
+}
+
 // Neighbours' rows in the place of zeros: weights of 0 meet a NaN.
 struct TailCase {
   const char* config;
@@ -114,12 +140,16 @@ constexpr TailCase kTails[] = {
     {kSmallSm90,
      {"attention/forward_sm90.cuh", "left = total() - key0;", "left = total() + 8 - key0;"}},
     {kSmallPipelined,
-     {"packed_attention/packed_sm90_pipelined.cuh", "end - first, thread",
-      "end + 8 - first, thread"}},
+     {"packed_attention/packed_sm90_pipelined.cuh", "rows.step, rows.count,",
+      "rows.step, rows.count + 8,"}},
+    {kSmallMapped,
+     {"packed_attention/packed_sm90_pipelined.cuh", "if (kRows <= rows.count) {",
+      "if (kRows <= rows.count + 8) {"}},
 };
 
+// fp16: a kernel that holds a reference would take the NaN for a weight that outgrew fp32.
 TEST_F(PackedAttentionGpuTest, ANeighboursRowsAreSeen) {
-  const ProblemPtr problem = parse_problem(kWalked);
+  const ProblemPtr problem = parse_problem("packed_attention fp16 h=7 d=24 lengths=70x4,5,0,33");
   Verifier verifier = verifier_of(problem);
   for (const TailCase& each : kTails) {
     const Config config = Config::parse(each.config);
@@ -164,6 +194,17 @@ constexpr WaitCase kWaits[] = {
     {"PipelinedQueriesFull",
      kSmallPipelined,
      {kPipelined, "mbarrier_wait(shared.queries_full(warpgroup), query_phase);", ""}},
+    {"MappedKeysEmpty",
+     kSmallMapped,
+     {kPipelined, "mbarrier_wait(shared.keys_empty(at.index), at.phase ^ 1);", ""}},
+    {"MappedValuesEmpty",
+     kSmallMapped,
+     {kPipelined, "mbarrier_wait(shared.values_empty(at.index), at.phase ^ 1);", ""}},
+    {"MappedQueriesEmpty",
+     kSmallMapped,
+     {kPipelined, "mbarrier_wait(shared.queries_empty(query_at.index), query_at.phase ^ 1);", ""}},
+    {"MappedKeysFull", kSmallMapped, {kPipelined, "tiles.wait_for_keys();", ""}},
+    {"MappedValuesFull", kSmallMapped, {kPipelined, "tiles.wait_for_values();", ""}},
     {"PipelinedKeysFull", kSmallPipelined, {kPipelined, "tiles.wait_for_keys();", ""}},
     {"PipelinedValuesFull", kSmallPipelined, {kPipelined, "tiles.wait_for_values();", ""}},
 };
