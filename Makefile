@@ -122,17 +122,18 @@ pip-test: $(BUILD)/build.ninja $(TORCH_HOME)/ready  ## test the wheel of `make w
 	@cd $(PIP_HOME) && LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) VITUNE_DB=$(PIP_HOME)/vitune.db \
 	  bin/python $(abspath cmake/check_installed.py) $(STAGED)
 
-# Attention, norms, linear layers; each has its JSON, and is measured also where one before it is unfinished.
-peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch); PYTHON=..., ARGS=..., NORM_ARGS=..., LINEAR_ARGS=...
+# Attention, norms, linear layers, maps; each has its JSON, and is measured also where one before it is unfinished.
+peers: $(BUILD)/build.ninja  ## measure vitune beside every peer (GPU, PyTorch); PYTHON=..., ARGS=..., NORM_ARGS=..., LINEAR_ARGS=..., MAP_ARGS=...
 	@$(PYTHON) -c "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 'make peers needs PyTorch with a GPU')"
 	cmake --build $(BUILD) --target vitune_shared vitune
 	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(VITUNE) tune --preset bench
-	@for file in norm linear; do \
+	@for file in norm linear map; do \
 	  cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(VITUNE) tune --from data/$${file}_problems.json --objective warm || exit; done
 	@measure="cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/peers/run.py --library $(BUILD)/libvitune.so.0"; \
 	  status=0; $$measure --json peers.json $(ARGS) || status=$$?; \
 	  $$measure --from data/norm_problems.json --json peers_norm.json $(NORM_ARGS) || status=$$?; \
-	  $$measure --from data/linear_problems.json --json peers_linear.json $(LINEAR_ARGS) || status=$$?; exit $$status
+	  $$measure --from data/linear_problems.json --json peers_linear.json $(LINEAR_ARGS) || status=$$?; \
+	  $$measure --from data/map_problems.json --json peers_map.json $(MAP_ARGS) || status=$$?; exit $$status
 
 .PHONY: models models-test models-page
 models: $(BUILD)/build.ninja  ## measure whole models, eager, as CUDA graphs and compiled (GPU, PyTorch, timm); ARGS=--resume goes on

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
-#   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [norms] [linears] [drawn]
-#                        [ladder] [first_calls] [operators] [runtime] [python] [models] [train_models]
+#   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [norms] [linears] [maps]
+#                        [drawn] [ladder] [first_calls] [operators] [runtime] [python] [models] [train_models]
 #
 # All parts if none is named.
 #
@@ -15,7 +15,7 @@
 # models_cache.tgz.*, models does, which measures the rows that the regular expression ROWS matches (default all: call
 # it again until none is unfinished); with train_models.json and train_cache.tgz.*, train_models does, in a process for each visible
 # GPU, with TRAIN_ARGS (--losses, --only=REGEX) for all, within TRAIN_LIMIT seconds (default 520). TUNE_OPTIONS (default --budget=4s, five minutes for all problems) goes to tune;
-# norms tunes into h200.db as well and gives its peers NORMS_BUDGET seconds (default 260); linears tunes there for LINEARS_TUNE
+# norms and maps tune into h200.db as well and give their peers NORMS_BUDGET, MAPS_BUDGET seconds (default 260 each); linears tunes there for LINEARS_TUNE
 # a problem (default 3s; none: not at all), at most LINEARS_TUNE_LIMIT seconds (default 290), and gives its peers LINEARS_BUDGET
 # seconds (default 260) and LINEARS_ARGS: with peers_linear.json of an earlier call in RESUME it measures the rows that are not
 # in it, so call it again until none is unfinished; OPERATORS_FILTER (a regular expression, default all) names the benchmarks of
@@ -206,6 +206,16 @@ print(next((line.split()[-1] for line in open("/proc/self/maps") if "libcublasLt
     --md "$OUT/peers_linear.md" ${LINEARS_ARGS:-}
 }
 
+maps() {  # maps, tuned for warm calls into the call's database, then Inductor's kernels beside vitune's
+  link_library
+  [ -f "$OUT/h200.db" ] || cp data/winners.db "$OUT/h200.db"
+  step maps_tune 150 "$BUILD/vitune" tune --from data/map_problems.json --device 0 --db "$OUT/h200.db" \
+    --objective warm --budget 8s
+  step maps $((${MAPS_BUDGET:-260} + 30)) python3 benchmarks/peers/run.py --library "$BUILD/libvitune.so.0" --db "$OUT/h200.db" \
+    --from data/map_problems.json --budget "${MAPS_BUDGET:-260}" \
+    --json "$OUT/peers_map.json" --md "$OUT/peers_map.md"
+}
+
 drawn() {  # the problems drawn at random: tuned for three seconds each, then every peer beside vitune
   link_library
   [ -f "$OUT/drawn.db" ] || cp "$(winners)" "$OUT/drawn.db"
@@ -308,7 +318,7 @@ train_models() {
   grep -q ' 0 tasks unfinished' "$LOGS/train_models.log" || tar -cz -C "$cache" . | split -b 15m -d - "$OUT/train_cache.tgz."
 }
 
-for part in "${@:-tests random sanitize record tune ceilings peers norms linears drawn ladder first_calls operators runtime python models train_models}"; do
+for part in "${@:-tests random sanitize record tune ceilings peers norms linears maps drawn ladder first_calls operators runtime python models train_models}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
@@ -320,6 +330,7 @@ for part in "${@:-tests random sanitize record tune ceilings peers norms linears
       peers) peers ;;
       norms) norms ;;
       linears) linears ;;
+      maps) maps ;;
       drawn) drawn ;;
       ladder) ladder ;;
       first_calls) first_calls ;;

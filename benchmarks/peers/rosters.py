@@ -7,6 +7,7 @@ from .attention_backward.roster import AttentionBackward
 from .engine.roster import Roster
 from .linear.roster import Linears
 from .linear_weight_grad.roster import WeightGrads
+from .map.roster import Maps
 from .norms.roster import Norms
 from .packed_attention.roster import PackedAttention
 
@@ -18,6 +19,7 @@ ROSTERS: tuple[Roster, ...] = (
     WeightGrads(),
     PackedAttention(),
     AttentionBackward(),
+    Maps(),
 )
 
 

@@ -42,6 +42,8 @@ class Call:
     provider: str = ""  #: whose kernel runs, where that is not told by the peer's name
     #: Why the peer computes another function than was asked ("GELU's tanh form"): shown, not counted.
     instead: str = ""
+    #: What a reader of the row must know of this call, a sentence; "" for nothing.
+    remark: str = ""
     #: Entered around a series of calls: what pins the peer to its backend.
     within: Callable[[], Any] = contextlib.nullcontext
 

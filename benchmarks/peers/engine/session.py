@@ -307,6 +307,8 @@ class Session:
             row["flags"] += judge.repeat_flags(name, row["repeats"][name])
         if call.config:
             row["config"][name] = call.config
+        if call.remark:
+            row["flags"].append(f"{name}: {call.remark}")
         if name == "vitune":
             row["outcome"] = call.outcome
         if name in self._roster.ways and call.outcome != "exact":

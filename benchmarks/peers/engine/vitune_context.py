@@ -77,16 +77,18 @@ class Winner:
         context, asked = self._open(), vitune.Problem(problem.text)
         known = {one.name for one in asked.tensors if one.given and one.output}
         written = [name for name in self._order if name in known]
+        inputs = self._inputs(operands)
+        device = next(tensor.device for tensor in inputs.values() if tensor is not None)
         try:
             selection = context.query(asked)
             self._take(selection)
             call = _call(
                 context,
                 asked,
-                self._inputs(operands),
+                inputs,
                 written,
                 lambda: self._outputs(problem, operands, written),
-                operands.x.device,
+                device,
             )
         except vitune.Unsupported as error:
             raise Refused(str(error)) from None
