@@ -12,7 +12,7 @@ from peers.engine.peer import OURS
 from peers.engine.problems import BadProblem
 from peers.rosters import ROSTERS, roster_of
 
-ATTENTION, NORMS, LINEARS, WEIGHT_GRADS, PACKED, BACKWARD = ROSTERS
+ATTENTION, NORMS, LINEARS, WEIGHT_GRADS, PACKED, BACKWARD, MAPS = ROSTERS
 
 
 def of(text, **more):
@@ -35,6 +35,7 @@ class RosterTest(unittest.TestCase):
             ("linear_weight_grad bf16 m=4 n=8 k=8", WEIGHT_GRADS),
             ("packed_attention bf16 h=3 d=32 lengths=4,5", PACKED),
             ("attention_backward bf16 b=2 h=3 n=49 d=32", BACKWARD),
+            ("map n=4 a=bf16 x=a out=bf16", MAPS),
             ("", ATTENTION),
             ("normal", ATTENTION),
         ):
@@ -65,6 +66,7 @@ class RosterTest(unittest.TestCase):
             "linear_weight_grad bf16 m=4 n=8 k=8",
             "attention_backward bf16 b=2 h=3 n=49 d=32",
             "packed_attention bf16 h=3 d=32 lengths=4,5",
+            "map n=4 a=bf16 x=a out=bf16",
         ]
         with self.assertRaises(BadProblem) as refused:
             collect(mixed)
