@@ -9,6 +9,7 @@ import types
 import unittest
 from unittest import mock
 
+from .session_support import MAPS
 from .support import HAS_GPU, needs_library, needs_torch, torch
 
 import vitune
@@ -21,6 +22,9 @@ if torch is not None:
     from peers.engine.peer import Refused, Settings
     from peers.engine.problems import collect
     from peers.linear.vitune_peers import VituneDefault as VituneDefaultLinear
+    from peers.map.operands import Operands as MapOperands
+    from peers.map.vitune_peers import Vitune as VituneMap
+    from peers.map.vitune_peers import VituneDefault as VituneDefaultMap
     from peers.norms.operands import Operands as NormOperands
     from peers.norms.vitune_peers import Vitune as VituneNorm
     from peers.norms.vitune_peers import VituneDefault as VituneDefaultNorm
@@ -144,10 +148,8 @@ def options_are_empty(options):
     return options.get("on_miss") == "default"
 
 
-@needs_library
-@needs_torch
-class NormCallTest(unittest.TestCase):
-    """What a context is asked for a norm, and with which addresses."""
+class CallCase(unittest.TestCase):
+    """Contexts are AskedContext."""
 
     def setUp(self):
         AskedContext.made.clear()
@@ -159,6 +161,36 @@ class NormCallTest(unittest.TestCase):
             patcher = mock.patch(target, value)
             patcher.start()
             self.addCleanup(patcher.stop)
+
+
+@needs_library
+@needs_torch
+class MapCallTest(CallCase):
+    """What a context is asked for a map, and with which addresses."""
+
+    def test_letters_have_their_places_and_views_of_one_storage_their_distance(self):
+        roster = ROSTERS[6]
+        text = "map n=4x8 a=bf16@16x1 b=bf16@16x1 x=mul(silu(a),b) out=bf16@24x1"
+        problem = roster.problem({"problem": text})
+        t = roster.operands(problem, "cpu")
+        call = VituneMap(Settings(pathlib.Path("a.db"), "warm")).prepare(problem, t)
+        (context,) = AskedContext.made
+        self.assertEqual(context.options["objective"], "warm")
+        self.assertEqual((context.asked, call.outcome), ([text], "exact"))
+        out = call.run()
+        addresses, *_ = context.addresses[-1]
+        a, b = (tensor.data_ptr() for tensor in t.given)
+        self.assertEqual(addresses, [a, b, *6 * [0], out.data_ptr()])
+        self.assertEqual(b - a, 16)
+        self.assertEqual((tuple(out.shape), out.stride()), ((4, 8), (24, 1)))
+        self.assertEqual(out.view(torch.int16).unique().tolist(), [0x0808])
+        self.assertNotEqual(call.run().data_ptr(), out.data_ptr())
+
+
+@needs_library
+@needs_torch
+class NormCallTest(CallCase):
+    """What a context is asked for a norm, and with which addresses."""
 
     def prepared(self, peer, text):
         problem = ROSTERS[1].problem({"problem": text})
@@ -325,6 +357,45 @@ class DefaultTest(unittest.TestCase):
             mock.patch("torch.cuda.current_stream", return_value=stream),
         ):
             call = peer.prepare(problem, moved)
+            out = call.run()
+            memory.cuda.cuCtxSynchronize()
+        return call, out
+
+    def test_the_default_maps_of_an_empty_database_are_right(self):
+        peer, roster = VituneDefaultMap(Settings()), ROSTERS[6]
+        for text in MAPS:
+            with self.subTest(text):
+                problem = roster.problem({"problem": text})
+                t = roster.operands(problem, "cuda" if HAS_GPU else "cpu")
+                call, out = self.prepared_map(peer, problem, t)
+                self.assertEqual((call.outcome, out.stride()), ("default", problem.out.strides))
+                error = roster.reference(problem, t).errors(out)["out"]
+                self.assertLess(error.relative, 0.01)
+
+    def prepared_map(self, peer, problem, t):
+        """As prepared()."""
+        if HAS_GPU:
+            call = peer.prepare(problem, t)
+            return call, call.run()
+        memory, storages, moved = Memory(), {}, {}
+        for letter, tensor in t.by_letter.items():  # views of one storage stay such
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in storages:
+                flat = torch.empty(0, dtype=tensor.dtype).set_(storage)
+                storages[storage.data_ptr()] = memory.moved(flat)
+            base = storages[storage.data_ptr()]
+            moved[letter] = base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+        def empty_strided(shape, strides, dtype, device):
+            span = 1 + sum((e - 1) * s for e, s in zip(shape, strides))
+            return memory.empty(span, dtype).fill_(float("nan")).as_strided(shape, strides)
+
+        stream = types.SimpleNamespace(cuda_stream=0)
+        with (
+            mock.patch("torch.empty_strided", empty_strided),
+            mock.patch("torch.cuda.current_stream", return_value=stream),
+        ):
+            call = peer.prepare(problem, MapOperands(moved))
             out = call.run()
             memory.cuda.cuCtxSynchronize()
         return call, out
