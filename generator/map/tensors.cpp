@@ -10,6 +10,18 @@ namespace {
 
 constexpr std::int64_t kWordBytes = 4;
 
+// True if a kernel accesses several elements of the operand at once.
+bool is_read_in_vectors(const MapProblem& p, const MapOperand& operand) {
+  for (const bool across : {false, p.reduction != kMapNone}) {
+    const std::size_t dimension = map_vector_dimension(p, across);
+    if (operand.strides[dimension] == 1) return true;
+    for (const std::int64_t vector : {2, 4, 8}) {
+      if (map_colour_dimension(p, operand, dimension, vector) >= 0) return true;
+    }
+  }
+  return false;
+}
+
 TensorSpec tensor(std::string name, const MapProblem& p, const MapOperand& operand,
                   const MapMemory& memory, Role role) {
   TensorSpec spec;
@@ -20,7 +32,8 @@ TensorSpec tensor(std::string name, const MapProblem& p, const MapOperand& opera
   std::ranges::copy(memory.extents, spec.extents.begin() + static_cast<std::ptrdiff_t>(first));
   std::ranges::copy(memory.strides, spec.strides.begin() + static_cast<std::ptrdiff_t>(first));
   spec.axes = {"", "", "row", ""};
-  spec.alignment = std::max<std::int64_t>(p.alignment, element_bytes(operand.type));
+  const std::int64_t size = element_bytes(operand.type);
+  spec.alignment = is_read_in_vectors(p, operand) ? std::max(p.alignment, size) : size;
   return spec;
 }
 

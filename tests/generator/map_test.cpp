@@ -216,6 +216,17 @@ TEST(MapTensorsTest, AResultMayTakeThePlaceOfAnOperandThatLiesAlike) {
   EXPECT_THAT(may("over=3 a=bf16 x=a sum out=bf16"), ElementsAre());
 }
 
+TEST(MapTensorsTest, OperandsThatAreReadByElementsLieAnywhere) {
+  const std::vector<TensorSpec> tensors = map_tensors(MapProblem::parse(
+      "map n=4x64 a=bf16@128x2 b=bf16@64x1 c=u8@0x0 x=add(mul(a,b),c) out=bf16@128x2"));
+  EXPECT_EQ(tensors[0].alignment, 2);
+  EXPECT_EQ(tensors[1].alignment, 16);
+  EXPECT_EQ(tensors[2].alignment, 1);
+  EXPECT_EQ(tensors[kMapOut].alignment, 2);
+  const auto colours = map_tensors(MapProblem::parse("map n=3x64 a=u8@1x3 x=a out=bf16"));
+  EXPECT_EQ(colours[0].alignment, 16);
+}
+
 TEST(MapSpaceTest, EveryProblemHasDefaultsOnEveryArchitecture) {
   testing_support::RandomMap maps(11);
   for (int round = 0; round < 150; ++round) {

@@ -41,7 +41,7 @@ MAPS = (
     "map n=5x16 a=bf16@32x1 b=bf16@32x1 x=mul(silu(a),b) out=bf16@40x1",
     "map n=3x4 over=7 a=bf16@32x7+1 b=bf16@0x7+1 x=add(mul(a,0.125),b) softmax out=bf16",
     "map n=3x4 over=9 a=bf16@40x9+1 x=mul(a,a) mean y=rsqrt(add(r,1e-06)) out=fp32",
-    "map n=2x3x5x4 a=bf16@150x8x24x2 b=bf16@150x8x24x2 c=fp32@0x0x4x1 d=fp32@0x0x4x1 x=sub(mul(a,c),mul(b,d)) out=bf16@60x20x4x1 align=2",
+    "map n=2x3x5x4 a=bf16@150x8x24x2 b=bf16@150x8x24x2 c=fp32@0x0x4x1 d=fp32@0x0x4x1 x=sub(mul(a,c),mul(b,d)) out=bf16@60x20x4x1",
     "map n=3x3x8 a=u8@24x1x3 b=fp32@0x1x0 c=fp32@0x1x0 x=mul(sub(div(a,255),b),c) out=bf16",
     "map n=2x2x2x3x4x4 a=bf16@192x32x4x64x8x1 x=a out=bf16",
     "map n=3x8 over=5 a=bf16@48x1+8 x=a mean out=bf16",

@@ -161,7 +161,7 @@ class OperandsTest(unittest.TestCase):
         a, b = t.given
         whole = a.as_strided((5, 32), (32, 1))
         self.assertTrue(torch.equal(torch.cat((a, b), 1), whole))
-        problem, t = operands_of("map n=5x16 a=bf16@32x2 b=bf16@32x2 x=sub(a,b) out=bf16 align=2")
+        problem, t = operands_of("map n=5x16 a=bf16@32x2 b=bf16@32x2 x=sub(a,b) out=bf16")
         whole = t.by_letter["a"].as_strided((5, 32), (32, 1))
         self.assertTrue(torch.equal(t.by_letter["b"], whole[:, 1::2]))
 
@@ -175,8 +175,7 @@ class OperandsTest(unittest.TestCase):
 
         self.assertEqual(where(3 * ["bf16@48x1"]), [(0, 0), (0, 16), (0, 32)])
         self.assertEqual(where(4 * ["bf16@48x1"]), [(0, 0), (0, 16), (0, 32), (1, 0)])
-        self.assertEqual(where(2 * ["bf16@40x2"]), [(0, 0), (1, 0)])  # of 16 bytes
-        self.assertEqual(where(2 * ["bf16@40x2"], " align=2"), [(0, 0), (0, 1)])
+        self.assertEqual(where(2 * ["bf16@40x2"]), [(0, 0), (0, 1)])
         self.assertEqual(where(2 * ["bf16@31x1"]), [(0, 0), (1, 0)])  # too narrow
         self.assertEqual(where(2 * ["bf16@8x1"]), [(0, 0), (1, 0)])  # rows overlap
         self.assertEqual(where(2 * ["bf16@0x1"]), [(0, 0), (1, 0)])
