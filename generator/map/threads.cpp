@@ -163,9 +163,20 @@ std::vector<Constraint> MapThreads::rules(const Problem& problem, const DeviceIn
   };
 }
 
-// The widest access of CTAs of 128 threads; if the result's neighbours lie apart, one element of
-// 256 threads, so that a warp's are near each other. One access at once, but four if threads walk
-// across rows. So are the winners of the maps of data/map_problems.json on an H200.
+// Groups of neighbours of a thread, without any tuning.
+std::int64_t wanted_unroll(const MapProblem& p, bool across) {
+  if (p.reduction != kMapNone) return across ? 4 : 1;
+  const std::int64_t most = map_lies_apart(p, false) ? 4 : 2;
+  const std::size_t along = map_unrolled_dimension(p, most);
+  const bool repeats = along > 0 && std::ranges::any_of(p.operands, [&](const auto& operand) {
+                         return operand && operand->strides[along] == 0;
+                       });
+  return repeats ? most : 1;
+}
+
+// The widest access; if the result's neighbours lie apart, one element, so that a warp's are near
+// each other. More at once where operands repeat, and where threads walk across rows. So are the
+// winners of the maps of data/map_problems.json on an H200.
 std::optional<double> MapThreads::rank(const Problem& problem, const Config& config,
                                        const DeviceInfo& device) const {
   const MapProblem& p = map_of(problem);
@@ -174,10 +185,12 @@ std::optional<double> MapThreads::rank(const Problem& problem, const Config& con
     return std::abs(std::log2(static_cast<double>(a)) - std::log2(static_cast<double>(b)));
   };
   const bool apart = map_lies_apart(p, across);
+  const std::int64_t unroll = wanted_unroll(p, across);
+  const bool many = p.reduction != kMapNone || (apart && unroll == 1);
   return 100 * distance(config.at("kVector"), apart ? 1 : map_vector(p, across)) +
          10 * distance(config.at("kRowThreads"), wanted_row_threads(p, config, device)) +
-         distance(config.at("kThreads"), apart ? 256 : 128) +
-         distance(config.at("kUnroll"), across ? 4 : 1) + (across ? 0.5 : 0);
+         distance(config.at("kThreads"), many ? 256 : 128) +
+         distance(config.at("kUnroll"), unroll) + (across ? 0.5 : 0);
 }
 
 LaunchPlan MapThreads::plan(const Problem& problem, const Config& config, const DeviceInfo& device,

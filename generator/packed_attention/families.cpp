@@ -304,7 +304,7 @@ class PackedSm90Pipelined final : public PackedFamily {
         {"kProducer", maps_fit(p) ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1}},
         {"kPersistent", {1}},
         {"kWarps", {4, 8, 12}},
-        {"kBlockN", step_widths(p, {32, 48, 64, 80, 96, 112, 128, 160, 176})},
+        {"kBlockN", step_widths(p, {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 208})},
         {"kStages", {2, 3, 4}}};
   }
   // As the fixed kernels': three warpgroups where their registers suffice for wide steps.
