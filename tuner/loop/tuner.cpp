@@ -16,6 +16,7 @@
 #include "tuner/loop/candidate_runner.h"
 #include "tuner/loop/final_race.h"
 #include "tuner/loop/progress.h"
+#include "tuner/loop/source_seeds.h"
 #include "tuner/loop/tune_plan.h"
 #include "tuner/loop/turn_to_tune.h"
 #include "tuner/recording/record_sweep.h"
@@ -38,6 +39,7 @@ struct Session {
   Evaluator& evaluator;
   const TuneOptions& options;
   LayeredStore& store;
+  SourceSeeds& sources;
   ProgressReporter& reporter;
   const LogSink& log_sink;
   const std::atomic<bool>& stop;
@@ -162,6 +164,9 @@ void ProblemRun::gather_seeds(const std::vector<Config>& similar) {
   std::vector<Config> seeds;
   if (default_) seeds.push_back(*default_);
   if (previous_) seeds.push_back(*previous_);
+  if (!previous_ && !session_.options.fresh) {
+    for (Config& config : session_.sources.of(problem_.problem)) seeds.push_back(std::move(config));
+  }
   for (const std::size_t index : space_.proposed) seeds.push_back(space_.configs[index]);
   for (const std::size_t index : space_.of_families) seeds.push_back(space_.configs[index]);
   seeds.insert(seeds.end(), similar.begin(), similar.end());
@@ -369,7 +374,8 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
                      const LogSink& log_sink, const std::atomic<bool>& stop) {
   const auto begin = Clock::now();
   ProgressReporter reporter(progress, options.problems.size());
-  const Session session{evaluator, options, store, reporter, log_sink, stop};
+  SourceSeeds sources(evaluator.device(), options.objective, store, log_sink);
+  const Session session{evaluator, options, store, sources, reporter, log_sink, stop};
   TuneReport report;
   report.device = evaluator.device();
   report.origin = evaluator.origin();
