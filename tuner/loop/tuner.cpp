@@ -60,10 +60,13 @@ class ProblemRun {
 
   // `similar`: configs that won problems like this one.
   TuneOutcome run(const std::vector<Config>& similar);
-  void record(SweepRecorder& recorder) { recorder.add(problem_.name, book_, space_); }
+  void record(SweepRecorder& recorder) {
+    recorder.add(problem_.name, book_, space_, sample_, outcome_.winner.has_value());
+  }
 
  private:
   std::optional<Winner> stored_winner() const;
+  bool lacks_recorded() const;
   bool holds(const Winner& winner);
   void gather_seeds(const std::vector<Config>& similar);
   std::int64_t size() const { return static_cast<std::int64_t>(space_.size()); }
@@ -95,6 +98,7 @@ class ProblemRun {
   std::optional<Config> previous_;  // the winner before this run
   SearchExtent searched_;           // by earlier runs, and by this one once its search has ended
   std::vector<std::size_t> seeds_;
+  std::vector<std::size_t> sample_;    // to be recorded; empty: the whole space, or nothing
   std::set<std::size_t> crowded_out_;  // no memory was free to judge them once more
   bool exhausted_ = false;             // nothing is left to propose
   TuneOutcome outcome_;
@@ -105,6 +109,9 @@ TuneOutcome ProblemRun::run(const std::vector<Config>& similar) {
   outcome_.problem = problem_;
   if (!session_.options.fresh) {
     book_.resume();
+  }
+  if (const auto count = session_.options.record_sample) {
+    sample_ = seeded_sample(space_.size(), static_cast<std::size_t>(*count), session_.options.seed);
   }
   const auto stored = stored_winner();
   if (stored && !session_.options.fresh && holds(*stored)) {
@@ -141,10 +148,16 @@ std::optional<Winner> ProblemRun::stored_winner() const {
   return session_.store.find_winner(evaluator_.device(), key_, session_.options.objective);
 }
 
+// True if something that the recording is to have has not been tried.
+bool ProblemRun::lacks_recorded() const {
+  if (sample_.empty()) return book_.tried() < size();
+  return std::ranges::any_of(sample_, [&](std::size_t index) { return !book_.find(index); });
+}
+
 // True if a run would only find again what is stored: decided here, on these kernels, after a
 // search as long as is asked for.
 bool ProblemRun::holds(const Winner& winner) {
-  if (session_.options.record && book_.tried() < size()) return false;  // a recording has them all
+  if (session_.options.record && lacks_recorded()) return false;
   const auto own =
       session_.store.user().find_winner(evaluator_.device(), key_, session_.options.objective);
   if (!own || !winner.verified || winner.origin == Origin::kImported) return false;
@@ -176,6 +189,7 @@ void ProblemRun::gather_seeds(const std::vector<Config>& similar) {
       seeds_.push_back(*index);
     }
   }
+  seeds_.insert(seeds_.end(), sample_.begin(), sample_.end());
 }
 
 // --- search
