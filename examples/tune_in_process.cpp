@@ -26,7 +26,8 @@ const vitune::AttentionSizes kSizes{.batch = 2, .heads = 3, .nq = 49, .d = 32};
 
 const char* name_of(vitune::Served served) {
   if (served == vitune::Served::kExact) return "exact";
-  return served == vitune::Served::kNearest ? "nearest" : "default";
+  if (served == vitune::Served::kNearest) return "nearest";
+  return served == vitune::Served::kTransferred ? "transferred" : "default";
 }
 
 // Runs a command and waits for it; its exit status, or 127 if it cannot be started.

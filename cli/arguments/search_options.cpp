@@ -49,7 +49,8 @@ void add_search_options(boost::program_options::options_description& options) {
 SearchOptions search_options(const Session& session) {
   const Strategy strategy = parse_strategy(session.text("strategy"));
   const std::uint64_t seed = parse_seed(session.text("seed"));
-  if (strategy == Strategy::kExhaustive || session.has("record")) {
+  const bool sweeps = session.has("record") && !session.has("trials");
+  if (strategy == Strategy::kExhaustive || sweeps) {
     session.refuse({"seed"}, "is of random choices, and a sweep of the whole space makes none");
   }
   if (session.has("budget")) {

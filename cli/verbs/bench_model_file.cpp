@@ -114,7 +114,9 @@ class FileBench {
   }
 
   static std::string served_by(vitune_outcome outcome) {
-    return outcome == VITUNE_EXACT ? "exact" : outcome == VITUNE_NEAREST ? "nearest" : "default";
+    if (outcome == VITUNE_EXACT) return "exact";
+    if (outcome == VITUNE_NEAREST) return "nearest";
+    return outcome == VITUNE_TRANSFERRED ? "transferred" : "default";
   }
 
   // The slowest first.

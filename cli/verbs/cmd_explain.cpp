@@ -72,6 +72,9 @@ std::optional<std::string> refusal(MissPolicy policy, const Choice& choice) {
   if (policy == MissPolicy::kDefault && choice.outcome == LookupOutcome::kNearest) {
     return "VITUNE_MISS=default takes no other problem's config";
   }
+  if (policy == MissPolicy::kDefault && choice.outcome == LookupOutcome::kTransferred) {
+    return "VITUNE_MISS=default takes no other device's config";
+  }
   return std::nullopt;
 }
 
@@ -85,6 +88,9 @@ ordered_json choice_json(const Choice& choice) {
   entry["from"] = choice.row ? ordered_json(choice.row->problem.text) : ordered_json(nullptr);
   entry["origin"] =
       choice.row ? ordered_json(origin_name(choice.row->winner.origin)) : ordered_json(nullptr);
+  if (choice.outcome == LookupOutcome::kTransferred) {
+    entry["source_device"] = device_json(choice.row->device);
+  }
   return entry;
 }
 
@@ -171,7 +177,9 @@ class Explanation {
   bool is_blocked(const Problem& problem, const Choice& choice) {
     const ProblemKey asked{problem.operator_name(), problem.text()};
     const auto is_held_back = [&](const Digest& key) {
-      return store_.is_blocked(key, device_) ||
+      const bool elsewhere = choice.outcome == LookupOutcome::kTransferred &&
+                             store_.is_blocked(key, choice.row->device);
+      return elsewhere || store_.is_blocked(key, device_) ||
              store_.did_not_end(device_, asked, choice.config, key);
     };
     const auto made = kernels(problem, choice);
@@ -242,7 +250,7 @@ int run(Session& session) {
 
 Verb explain_verb() {
   return {"explain",
-          "Say what would serve a problem (its winner, the nearest one, a default), and why",
+          "Say what would serve a problem (its winner, another one's config, a default), and why",
           "PROBLEM|MODEL...",
           "As the library chooses, from the databases and without a kernel being loaded; needs no "
           "GPU.\n"

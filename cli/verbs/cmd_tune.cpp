@@ -43,6 +43,10 @@ void describe(po::options_description& options) {
   add_switch(options, "fresh", "do not resume: ignore stored trials and winners of these problems");
   add_value(options, "record", "FILE",
             "sweep the whole space and write all results to a recording");
+  add_value(
+      options, "trials", "N",
+      "with --record: a seeded sample of N candidates and a search for the winner in place of "
+      "the whole space: minutes, not days");
   add_value(options, "jobs,j", "N", "compile processes; default: one per CPU");
   add_value(options, "shard", "I/N",
             "tune one of N equal parts of the problems, I from 0; auto/N: I is the number of the "
@@ -81,6 +85,11 @@ std::vector<NamedProblem> shard_input(Session& session) {
   return problems;
 }
 
+std::optional<std::int64_t> sample_size(const Session& session) {
+  if (!session.has("trials")) return std::nullopt;
+  return parse_integer(session.text("trials"), 1, 1000000, "--trials");
+}
+
 // Arguments are checked before the device is looked for, so that a typing error costs no time.
 TuneOptions read_options(Session& session,
                          const std::function<std::vector<NamedProblem>()>& problems) {
@@ -93,6 +102,9 @@ TuneOptions read_options(Session& session,
   options.seed = search.seed;
   options.budget = search.budget;
   options.fresh = session.has("fresh");
+  if (!session.has("record")) {
+    session.refuse({"trials"}, "goes with --record; --budget N ends a search after N trials");
+  }
   if (session.has("record")) {
     if (options.replay) {
       throw Error(ErrorCode::kNoDevice,
@@ -101,10 +113,12 @@ TuneOptions read_options(Session& session,
     }
     if (session.has("budget") || session.has("effort") || session.has("strategy")) {
       throw Error(ErrorCode::kUsage,
-                  "--record sweeps the whole space; leave --strategy, --budget and --effort out");
+                  "--record sweeps the whole space, or a sample with --trials; leave --strategy, "
+                  "--budget and --effort out");
     }
     options.record = session.text("record");
-    options.strategy = Strategy::kExhaustive;
+    options.record_sample = sample_size(session);
+    options.strategy = options.record_sample ? Strategy::kLocal : Strategy::kExhaustive;
   }
   return options;
 }
@@ -328,7 +342,8 @@ Verb tune_verb() {
           "  vitune tune --preset vit --budget 2m\n"
           "  vitune tune --from-misses\n"
           "  vitune tune --model vit_b.safetensors --batch 1,32      # what vitune.export() wrote\n"
-          "  vitune tune \"bf16 b=32 h=12 n=197 d=64 layout=packed\" --objective warm",
+          "  vitune tune \"bf16 b=32 h=12 n=197 d=64 layout=packed\" --objective warm\n"
+          "  vitune tune --preset recorded --record a100.recording --trials 200   # for others",
           describe,
           run};
 }

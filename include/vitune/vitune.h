@@ -3,7 +3,8 @@
 // Plain C99. A program makes one context per GPU, describes an attention problem once and calls
 // vitune_attention_forward() with device pointers and its own stream. The context finds the kernel
 // in a database that `vitune tune` filled; a problem that was never tuned is served by the kernel
-// predicted to be fastest among those tuned for its class, else by a default one.
+// predicted to be fastest among those tuned for its class, on a GPU that nobody tuned by a kernel
+// made here by the config of a winner on a like GPU, else by a default one.
 //
 //   vitune_context* context = NULL;
 //   vitune_context_create(NULL, &context);
@@ -105,9 +106,10 @@ enum { VITUNE_COLD = 0, VITUNE_WARM = 1 };
 // How a kernel was found.
 typedef int32_t vitune_outcome;
 enum {
-  VITUNE_EXACT = 1,    // tuned for this very problem on this kind of GPU
-  VITUNE_NEAREST = 2,  // tuned for another problem of its class, predicted to be fastest here
-  VITUNE_DEFAULT = 3   // not tuned
+  VITUNE_EXACT = 1,       // tuned for this very problem on this kind of GPU
+  VITUNE_NEAREST = 2,     // tuned for another problem of its class, predicted to be fastest here
+  VITUNE_DEFAULT = 3,     // not tuned
+  VITUNE_TRANSFERRED = 4  // not tuned on this kind of GPU; the config of a winner on a like one
 };
 
 // How grave a message is.
@@ -191,13 +193,13 @@ typedef struct vitune_attention_desc {
 
 // Which kernel serves a problem, from which row, and why. Texts are UTF-8 and end with 0.
 typedef struct vitune_selection {
-  size_t size;                  // sizeof(vitune_selection)
-  vitune_outcome outcome;       // VITUNE_EXACT, VITUNE_NEAREST or VITUNE_DEFAULT
-  int32_t loaded;               // 1: a call of this problem needs nothing more
-  int32_t compiled;             // 1: compiled by this process; 0: from a database
-  int32_t low_confidence;       // 1: clocks or neighbours moved while the row was measured
-  double cold_us, warm_us;      // of the row, on its own problem; 0: not measured
-  double predicted_us;          // of this problem; 0: not predicted
+  size_t size;              // sizeof(vitune_selection)
+  vitune_outcome outcome;   // VITUNE_EXACT, VITUNE_NEAREST, VITUNE_DEFAULT or VITUNE_TRANSFERRED
+  int32_t loaded;           // 1: a call of this problem needs nothing more
+  int32_t compiled;         // 1: compiled by this process; 0: from a database
+  int32_t low_confidence;   // 1: clocks or neighbours moved while the row was measured
+  double cold_us, warm_us;  // of the row, on its own problem; 0: not measured on this kind of GPU
+  double predicted_us;      // of this problem; 0: not predicted
   double max_error, rms_error;  // of the row against fp64, absolute; negative: not known
   char problem[1024];           // canonical text of the problem that was asked
   char row[1024];               // canonical text of the row's problem; empty for VITUNE_DEFAULT
@@ -223,9 +225,10 @@ typedef struct vitune_stats {
                                 // architecture, of other sources, or refused by the driver
   uint64_t without_block_list;  // how often the databases were opened and the user's block list
                                 // could not be read whole: from then on default kernels only
+  uint64_t transferred_calls;   // launches of kernels by VITUNE_TRANSFERRED
 } vitune_stats;
 #define VITUNE_STATS_INIT \
-  { sizeof(vitune_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(vitune_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef struct vitune_context vitune_context;
 

@@ -59,7 +59,7 @@ enum class OnBusy : std::int32_t { kWait, kDefault };
 // Which of the two timings chose the winner.
 enum class TunedFor : std::int32_t { kCold, kWarm };
 // How a kernel was found.
-enum class Served : std::int32_t { kExact = VITUNE_EXACT, kNearest, kDefault };
+enum class Served : std::int32_t { kExact = VITUNE_EXACT, kNearest, kDefault, kTransferred };
 enum class LogSeverity : std::int32_t { kDebug, kInfo, kWarning, kError };
 
 // A call that failed. what(): "VITUNE_NO_DEVICE: " and the sentence of vitune_last_error().

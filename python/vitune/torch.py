@@ -49,15 +49,17 @@ class Stats:
     reasons: dict[str, int]  #: the same by reason
     norms: int = 0  #: calls of layer_norm, and of rms_norm in training, that vitune answered
     missed: str = ""  #: what is not served here at all, and why: without the operators' library no LayerNorm is
+    transferred: int = 0  #: launches of a kernel made by the config of a winner on another GPU
 
     def __sub__(self, before: "Stats") -> "Stats":
         """What happened between `before` and this."""
         reasons = {reason: count - before.reasons.get(reason, 0) for reason, count in self.reasons.items()}
         return Stats(*(getattr(self, field.name) - getattr(before, field.name) for field in dataclasses.fields(self)[:5]),
-                     {reason: count for reason, count in reasons.items() if count}, self.norms - before.norms, self.missed)
+                     {reason: count for reason, count in reasons.items() if count}, self.norms - before.norms, self.missed,
+                     self.transferred - before.transferred)
 
     def __str__(self) -> str:
-        head = (f"served {self.served} ({self.exact} exact, {self.nearest} nearest, {self.default} default launches),"
+        head = (f"served {self.served} ({self.exact} exact, {self.nearest} nearest, {self.transferred} transferred, {self.default} default launches),"
                 f" fell back {self.fallbacks}" + (f"; {self.norms} norms" if self.norms else ""))
         lines = [f"{count:6d} x {reason}" for reason, count in sorted(self.reasons.items())]
         if self.served == self.fallbacks == 0:
@@ -71,14 +73,15 @@ _norms_before = 0
 
 def stats() -> Stats:
     """Calls by what served them, and fallbacks by reason, in this process since reset_stats()."""
-    launches = [0, 0, 0]
+    launches = [0, 0, 0, 0]
     for context in attention_ops.contexts():
         now, before = context.stats(), _baseline.get(context)
-        for i, name in enumerate(("exact_calls", "nearest_calls", "default_calls")):
+        for i, name in enumerate(("exact_calls", "nearest_calls", "default_calls", "transferred_calls")):
             launches[i] += getattr(now, name) - (getattr(before, name) if before is not None else 0)
     reasons = dict(attention_ops.counters.fallbacks)
-    return Stats(attention_ops.counters.served, *launches, sum(reasons.values()), reasons, attention_ops.norms_served() - _norms_before,
-                 native.what_is_missed())
+    *others, transferred = launches
+    return Stats(attention_ops.counters.served, *others, sum(reasons.values()), reasons, attention_ops.norms_served() - _norms_before,
+                 native.what_is_missed(), transferred)
 
 
 def reset_stats() -> None:

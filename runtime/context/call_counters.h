@@ -13,7 +13,7 @@ namespace vitune {
 
 class CallCounters {
  public:
-  enum Kind : std::size_t { kExact, kNearest, kDefault, kFailed, kKinds };
+  enum Kind : std::size_t { kExact, kNearest, kTransferred, kDefault, kFailed, kKinds };
 
   void add(Kind kind) noexcept { mine()[kind].fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t total(Kind kind) const noexcept {

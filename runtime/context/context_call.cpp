@@ -16,6 +16,8 @@ CallCounters::Kind kind_of(LookupOutcome outcome) noexcept {
       return CallCounters::kExact;
     case LookupOutcome::kNearest:
       return CallCounters::kNearest;
+    case LookupOutcome::kTransferred:
+      return CallCounters::kTransferred;
     case LookupOutcome::kDefault:
       break;
   }

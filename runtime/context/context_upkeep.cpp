@@ -145,6 +145,7 @@ vitune_status RuntimeContext::stats(vitune_stats* out) {
   answer.kernels_compiled = loader_->compiled();
   answer.rejected = loader_->rejected();
   answer.without_block_list = databases_.openings_without_blocks();
+  answer.transferred_calls = counters_.total(CallCounters::kTransferred);
   std::memcpy(out, &answer, std::min(answer.size, sizeof(answer)));
   return VITUNE_OK;
 }

@@ -25,7 +25,9 @@ std::string tensor_line(const TensorSpec& tensor, std::size_t width) {
 
 std::string served_text(const vitune_selection& selection) {
   if (selection.outcome == VITUNE_EXACT) return "by its winner";
-  return selection.outcome == VITUNE_NEAREST ? "by a winner of another problem" : "by a default";
+  if (selection.outcome == VITUNE_NEAREST) return "by a winner of another problem";
+  return selection.outcome == VITUNE_TRANSFERRED ? "by the config of a winner on another GPU"
+                                                 : "by a default";
 }
 
 std::string kernel_text(const vitune_selection& selection) {

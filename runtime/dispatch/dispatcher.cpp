@@ -7,15 +7,17 @@
 #include <utility>
 
 #include "core/format.h"
+#include "core/source_devices.h"
 #include "generator/operator.h"
 #include "runtime/dispatch/nearest.h"
 
 namespace vitune {
 namespace {
 
-constexpr std::array<std::pair<LookupOutcome, std::string_view>, 3> kOutcomeNames = {
+constexpr std::array<std::pair<LookupOutcome, std::string_view>, 4> kOutcomeNames = {
     {{LookupOutcome::kExact, "exact"},
      {LookupOutcome::kNearest, "nearest"},
+     {LookupOutcome::kTransferred, "transferred"},
      {LookupOutcome::kDefault, "default"}}};
 
 constexpr std::array<std::pair<MissPolicy, std::string_view>, 4> kPolicyNames = {
@@ -25,6 +27,7 @@ constexpr std::array<std::pair<MissPolicy, std::string_view>, 4> kPolicyNames = 
      {MissPolicy::kError, "error"}}};
 
 constexpr std::size_t kMostNearest = 8;  // kernels may be refused one after the other, not for ever
+constexpr std::size_t kMostOfSource = 64;  // those among them that are near are few
 
 // "24.7 us cold, 1.2 % ahead of the next", or "level with" it: of equals the simplest wins, even if
 // it seems slower. Of a winner by the other objective "tuned for warm calls, 24.7 us cold".
@@ -39,6 +42,13 @@ std::string race_text(const Winner& winner, Objective objective) {
   return formatted("{}, {:.1f} % ahead of the next", time, winner.lead_percent);
 }
 
+// True if `config` won on a problem of nearly the same size and of like load.
+bool is_near(const Problem& problem, const NearestConfig& config, const DeviceInfo& device) {
+  constexpr double kNear = 1;
+  return config.won && problem.op().distance(problem, *config.anchor) <= kNear &&
+         problem.op().is_load_alike(problem, *config.anchor, device);
+}
+
 // True if the best of other problems' configs is to be preferred to the first default: if defaults
 // were clearly slower than the winners of the neighbours, and the problem that it comes from is
 // near and of like load, or the default was measured nearby too and is slower by more than such
@@ -46,14 +56,33 @@ std::string race_text(const Winner& winner, Objective objective) {
 // (docs/lab/2026-11-21-defaults.md).
 bool is_ahead_of_default(const Problem& problem, const NearestRanking& nearest,
                          const DeviceInfo& device) {
-  constexpr double kNear = 1, kFaster = 0.97, kMuchFaster = 0.85, kGoodDefaults = 1.05;
+  constexpr double kFaster = 0.97, kMuchFaster = 0.85, kGoodDefaults = 1.05;
   if (nearest.default_us.empty()) return true;
   if (nearest.default_loss && *nearest.default_loss <= kGoodDefaults) return false;
   const NearestConfig& best = nearest.configs.front();
   const double ratio = best.predicted_us / nearest.default_us.front();
   const bool alike = problem.op().is_load_alike(problem, *best.anchor, device);
-  const bool near = best.won && problem.op().distance(problem, *best.anchor) <= kNear;
-  return (near && alike) || (nearest.default_measured && ratio < (alike ? kFaster : kMuchFaster));
+  return is_near(problem, best, device) ||
+         (nearest.default_measured && ratio < (alike ? kFaster : kMuchFaster));
+}
+
+// Of another device's evidence only that of near problems is taken.
+void keep_near(NearestRanking& nearest, const Problem& problem, const DeviceInfo& device) {
+  std::erase_if(nearest.configs,
+                [&](const NearestConfig& config) { return !is_near(problem, config, device); });
+  if (nearest.configs.size() > kMostNearest) nearest.configs.resize(kMostNearest);
+}
+
+Choice transferred_choice(SourceWinner found, const ParameterSpace& space, Objective objective) {
+  Choice choice;
+  choice.outcome = LookupOutcome::kTransferred;
+  choice.config = space.completed(found.row.winner.config);
+  choice.layer = layer_name(found.layer);
+  choice.predicted_us = found.predicted_us;
+  choice.reason = formatted("transferred from {}: won this problem there, {}",
+                            shown_device(found.row.device), race_text(found.row.winner, objective));
+  choice.row = std::move(found.row);
+  return choice;
 }
 
 Choice nearest_choice(const NearestConfig& nearest, std::size_t considered) {
@@ -84,6 +113,17 @@ Choice default_choice(const Config& config, std::size_t place, bool is_alone, do
   return choice;
 }
 
+// `measured_on`: the source device of a config that won there on a near problem.
+Choice near_transferred_choice(const NearestConfig& nearest, std::size_t considered,
+                               const DeviceInfo& measured_on) {
+  Choice choice = nearest_choice(nearest, considered);
+  choice.outcome = LookupOutcome::kTransferred;
+  choice.reason = formatted("transferred from {}: predicted {:.1f} us ({} candidate{}); won '{}'",
+                            shown_device(measured_on), nearest.predicted_us, considered,
+                            considered == 1 ? "" : "s", nearest.anchor->text());
+  return choice;
+}
+
 bool is_usable(const ParameterSpace& space, const Config& config) {
   return !space.explain(space.completed(config));
 }
@@ -110,11 +150,12 @@ std::string ignored_miss_policy(std::string_view name) {
 }
 
 template <class Fits>
-std::optional<LayeredStore::Found> Dispatcher::find_row(const Problem& problem, LayeredStore& store,
-                                                        Fits&& fits) const {
+std::optional<LayeredStore::Found> Dispatcher::find_row(const Problem& problem,
+                                                        const DeviceInfo& device,
+                                                        LayeredStore& store, Fits&& fits) const {
   const ProblemKey key{problem.operator_name(), problem.text()};
   for (const Objective objective : {objective_, other_objective(objective_)}) {
-    for (LayeredStore::Found& found : store.find_winners(device_, key, objective)) {
+    for (LayeredStore::Found& found : store.find_winners(device, key, objective)) {
       if (fits(found)) return std::move(found);
     }
   }
@@ -123,7 +164,7 @@ std::optional<LayeredStore::Found> Dispatcher::find_row(const Problem& problem, 
 
 std::optional<Choice> Dispatcher::own_winner(const ProblemPtr& problem, const ParameterSpace& space,
                                              LayeredStore& store) const {
-  auto found = find_row(*problem, store, [&](const LayeredStore::Found& row) {
+  auto found = find_row(*problem, device_, store, [&](const LayeredStore::Found& row) {
     return row.winner.verified && is_usable(space, row.winner.config);
   });
   if (!found) return std::nullopt;
@@ -154,11 +195,13 @@ std::optional<Choice> Dispatcher::winner_of_same_work(const ProblemPtr& problem,
 
 // The stored row that a nearest config comes from; nothing if it has gone since the index was read.
 std::optional<WinnerEntry> Dispatcher::anchor_row(const NearestConfig& nearest,
+                                                  const DeviceInfo& measured_on,
                                                   LayeredStore& store) const {
-  auto found = find_row(*nearest.anchor, store,
+  auto found = find_row(*nearest.anchor, measured_on, store,
                         [&](const LayeredStore::Found& row) { return row.layer == nearest.layer; });
   if (!found) return std::nullopt;
-  return WinnerEntry{device_, ProblemKey{nearest.anchor->operator_name(), nearest.anchor->text()},
+  return WinnerEntry{measured_on,
+                     ProblemKey{nearest.anchor->operator_name(), nearest.anchor->text()},
                      std::move(found->winner)};
 }
 
@@ -189,23 +232,50 @@ std::vector<Choice> Dispatcher::choices_without_winner(const ProblemPtr& problem
 // The index has been read.
 std::vector<Choice> Dispatcher::nearest_and_default(const ProblemPtr& problem,
                                                     const ParameterSpace& space,
-                                                    LayeredStore& store) const {
-  std::vector<Choice> choices;
+                                                    LayeredStore& store) {
   const std::vector<Config> defaults = problem->op().defaults(*problem, device_, space);
-  const NearestRanking nearest =
-      rank_nearest(problem, device_, objective_, index_, store, space, defaults, kMostNearest);
-  for (const NearestConfig& config : nearest.configs) {
-    choices.push_back(nearest_choice(config, nearest.considered));
-    choices.back().row = anchor_row(config, store);
-  }
-  const bool is_alone = choices.empty();
-  const bool first = is_alone || !is_ahead_of_default(*problem, nearest, device_);
+  const bool is_alone = index_.same_class(*problem).empty();
+  const WinnerIndex* const source = is_alone ? sources_.of_class(*problem, store) : nullptr;
+  const WinnerIndex& index = source != nullptr ? *source : index_;
+  NearestRanking nearest = rank_nearest(problem, device_, objective_, index, store, space, defaults,
+                                        source != nullptr ? kMostOfSource : kMostNearest);
+  if (source != nullptr) keep_near(nearest, *problem, device_);
+  std::vector<Choice> choices = near_choices(nearest, index.device(), store);
+  const bool first = choices.empty() || !is_ahead_of_default(*problem, nearest, device_);
   for (std::size_t i = 0; i < defaults.size(); ++i) {
     const double us = i < nearest.default_us.size() ? nearest.default_us[i] : 0;
     choices.insert(i == 0 && first ? choices.begin() : choices.end(),
                    default_choice(defaults[i], i, is_alone, us, nearest.default_loss));
   }
+  put_source_winner_first(*problem, space, store, choices);
   return choices;
+}
+
+std::vector<Choice> Dispatcher::near_choices(const NearestRanking& nearest,
+                                             const DeviceInfo& measured_on,
+                                             LayeredStore& store) const {
+  const bool is_own = measured_on.key() == device_.key();
+  std::vector<Choice> choices;
+  for (const NearestConfig& config : nearest.configs) {
+    auto row = anchor_row(config, measured_on, store);
+    if (!row && !is_own) continue;
+    choices.push_back(is_own ? nearest_choice(config, nearest.considered)
+                             : near_transferred_choice(config, nearest.considered, measured_on));
+    choices.back().row = std::move(row);
+  }
+  return choices;
+}
+
+// Defaults stay as they are: a policy may want them alone.
+void Dispatcher::put_source_winner_first(const Problem& problem, const ParameterSpace& space,
+                                         LayeredStore& store, std::vector<Choice>& choices) {
+  auto found = sources_.find(problem, space, store);
+  if (!found) return;
+  Choice choice = transferred_choice(std::move(*found), space, objective_);
+  std::erase_if(choices, [&](const Choice& other) {
+    return other.outcome != LookupOutcome::kDefault && other.config == choice.config;
+  });
+  choices.insert(choices.begin(), std::move(choice));
 }
 
 std::vector<Choice> Dispatcher::behind_winner(const ProblemPtr& problem) const {
@@ -217,6 +287,9 @@ std::vector<Choice> Dispatcher::behind_winner(const ProblemPtr& problem) const {
   return choices;
 }
 
-void Dispatcher::invalidate() { index_.forget(); }
+void Dispatcher::invalidate() {
+  index_.forget();
+  sources_.forget();
+}
 
 }  // namespace vitune

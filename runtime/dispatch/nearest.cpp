@@ -54,14 +54,15 @@ Residency residency(Objective objective) {
 
 class Ranking {
  public:
-  Ranking(const ProblemPtr& problem, const DeviceInfo& device, Objective objective,
-          const ParameterSpace& space)
+  Ranking(const ProblemPtr& problem, const DeviceInfo& device, const DeviceInfo& measured_on,
+          Objective objective, const ParameterSpace& space)
       : problem_(*problem),
         op_(problem_.op()),
         device_(device),
+        measured_on_(measured_on),
         objective_(objective),
         space_(space),
-        best_us_(least_us(problem_)) {}
+        best_us_(least_us(problem_, device_, objective_)) {}
 
   void gather(const WinnerIndex& index, LayeredStore& store) {
     for (const IndexedWinner* winner : index.same_class(problem_)) {
@@ -81,7 +82,8 @@ class Ranking {
       if (i >= measured) continue;
       const Neighbour& neighbour = neighbours_[i];
       weights += neighbour.weight;
-      level += neighbour.weight * std::log(neighbour.winner->us / least_us(problem_of(i)));
+      const double least = least_us(problem_of(i), measured_on_, objective_);
+      level += neighbour.weight * std::log(neighbour.winner->us / least);
     }
     if (weights > 0) best_us_ *= std::exp(level / weights);
   }
@@ -128,13 +130,6 @@ class Ranking {
  private:
   const Problem& problem_of(std::size_t neighbour) const {
     return *neighbours_[neighbour].winner->problem;
-  }
-
-  // Time of a launch and of the problem's floor.
-  double least_us(const Problem& problem) const {
-    constexpr double kLaunchUs = 2;
-    const auto floor = floor_of(op_.demand(problem, device_), device_, residency(objective_));
-    return kLaunchUs + (floor ? floor->us : 0);
   }
 
   // The config as it is written for this problem; see rank_nearest().
@@ -192,7 +187,7 @@ class Ranking {
     std::set<std::string> known = {winner.config->text()};
     if (winner.runner_up_us > 0) known.insert(winner.runner_up->text());
     const Problem& from = *winner.problem;
-    for (const Trial& trial : store.trials(device_, {from.operator_name(), from.text()})) {
+    for (const Trial& trial : store.trials(measured_on_, {from.operator_name(), from.text()})) {
       ++trials_read_;
       const auto us = static_cast<float>(trial.measurement.by(objective_).median_us);
       if (trial.status != TrialStatus::kOk || trial.origin == Origin::kImported) continue;
@@ -214,6 +209,7 @@ class Ranking {
   const Problem& problem_;
   const Operator& op_;
   const DeviceInfo& device_;
+  const DeviceInfo& measured_on_;  // the neighbours' device
   Objective objective_;
   const ParameterSpace& space_;
   std::vector<Neighbour> neighbours_;  // the nearest first
@@ -227,11 +223,17 @@ class Ranking {
 
 }  // namespace
 
+double least_us(const Problem& problem, const DeviceInfo& device, Objective objective) {
+  constexpr double kLaunchUs = 2;
+  const auto floor = floor_of(problem.op().demand(problem, device), device, residency(objective));
+  return kLaunchUs + (floor ? floor->us : 0);
+}
+
 NearestRanking rank_nearest(const ProblemPtr& problem, const DeviceInfo& device,
                             Objective objective, const WinnerIndex& index, LayeredStore& store,
                             const ParameterSpace& space, const std::vector<Config>& defaults,
                             std::size_t limit) {
-  Ranking ranking(problem, device, objective, space);
+  Ranking ranking(problem, device, index.device(), objective, space);
   ranking.gather(index, store);
   NearestRanking result = ranking.best(limit);
   double behind = 1;

@@ -3,8 +3,9 @@
 //
 // A config loses as much to the best one as it did on the problems that it was measured on, each
 // weighed by how near it is; where it was not measured, as much as all did there on average. The
-// best one takes as many times the floor as winners did nearby. One thread at a time; the caller
-// owns index and databases.
+// best one takes as many times the floor as winners did nearby. The index may be of another device:
+// its winners' times over that device's floors stand for those over this one's. One thread at a
+// time; the caller owns index and databases.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -38,6 +39,10 @@ struct NearestRanking {
   // mean, the nearer the heavier. Nothing if no race of theirs had the default in it.
   std::optional<double> default_loss;
 };
+
+// Time of a launch and of the problem's floor on `device`, in microseconds: what predictions scale
+// by.
+double least_us(const Problem& problem, const DeviceInfo& device, Objective objective);
 
 // The best `limit` configs for `problem` among those that won, came second or were tried with
 // success on problems of the same class, as Operator::carried() writes them for this one, each

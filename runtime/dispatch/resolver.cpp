@@ -18,12 +18,14 @@ bool allows(MissPolicy policy, LookupOutcome outcome) {
     case MissPolicy::kCompile:
       return true;
     case MissPolicy::kDefault:
-      return outcome != LookupOutcome::kNearest;
+      return outcome == LookupOutcome::kExact || outcome == LookupOutcome::kDefault;
     case MissPolicy::kError:
       break;
   }
   return outcome == LookupOutcome::kExact;
 }
+
+bool is_transferred(const Choice& choice) { return choice.outcome == LookupOutcome::kTransferred; }
 
 }  // namespace
 
@@ -218,8 +220,11 @@ std::unique_ptr<Plan> Resolver::first_of(Search& search, std::size_t first, std:
 std::unique_ptr<Plan> Resolver::first_that_works(Search& search, bool compile_at_once) {
   if (search.choices.empty()) return no_choice(*search.problem);
   if (!compile_at_once) {
+    // Its kernel is made here and not stored before that, which those of lesser choices may be.
+    const std::size_t tried = is_transferred(search.choices.front()) ? 1 : 0;
+    if (auto plan = first_of(search, 0, tried)) return plan;
     constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
-    if (auto plan = first_of(search, 0, search.promising)) return plan;
+    if (auto plan = first_of(search, tried, search.promising)) return plan;
     if (auto plan = first_of(search, search.promising, kAll)) return plan;
   }
   for (std::size_t i = 0; compile_at_once; ++i) {
@@ -323,6 +328,10 @@ Resolver::Preview Resolver::preview(const ProblemPtr& problem) {
     preview.choice = *choice;
     if (preview.key || (can_compile && policy_ == MissPolicy::kCompile)) break;
     if (can_compile && i + 1 >= found.promising) break;
+    if (can_compile && i == 0 && is_transferred(*choice) &&
+        !loader_.cannot_launch(*problem, choice->config)) {
+      break;
+    }
     found.passed_over.add(*choice, std::move(why));
   }
   if (!preview.key) {

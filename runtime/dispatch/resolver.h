@@ -1,9 +1,9 @@
 // runtime/dispatch/resolver.h -- From a problem to a plan: which choices there are, and the first
 // that works.
 //
-// Stored kernels are tried before anything is compiled, unless the policy is kCompile: then each
-// choice is compiled where no kernel of it is stored before the next one is looked at. Any number
-// of threads.
+// Stored kernels are tried before anything is compiled, but for a first choice that is transferred
+// from another device, and unless the policy is kCompile: then each choice is compiled where no
+// kernel of it is stored before the next one is looked at. Any number of threads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

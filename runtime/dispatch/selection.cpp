@@ -17,6 +17,8 @@ std::int32_t code_of(LookupOutcome outcome) {
       return VITUNE_EXACT;
     case LookupOutcome::kNearest:
       return VITUNE_NEAREST;
+    case LookupOutcome::kTransferred:
+      return VITUNE_TRANSFERRED;
     case LookupOutcome::kDefault:
       break;
   }
@@ -47,14 +49,15 @@ vitune_selection describe(const Choice& choice, std::string_view text, const std
   selection.outcome = code_of(choice.outcome);
   selection.predicted_us = choice.predicted_us;
   selection.max_error = selection.rms_error = -1;
-  if (choice.row) {
+  if (choice.row) copy_text(selection.row, choice.row->problem.text);
+  // Times and errors of another device's kernel are none of this one.
+  if (choice.row && choice.outcome != LookupOutcome::kTransferred) {
     const Winner& winner = choice.row->winner;
     selection.low_confidence = winner.measurement.low_confidence ? 1 : 0;
     selection.cold_us = winner.measurement.cold.median_us;
     selection.warm_us = winner.measurement.warm.median_us;
     selection.max_error = known_or_negative(winner.error.max_error);
     selection.rms_error = known_or_negative(winner.error.rms_error);
-    copy_text(selection.row, choice.row->problem.text);
   }
   copy_text(selection.problem, text);
   copy_text(selection.config, shown_config(choice.config, text));

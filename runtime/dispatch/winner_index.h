@@ -44,6 +44,7 @@ class WinnerIndex {
   // Forgets everything; pointers and references handed out are no longer valid.
   void forget();
 
+  const DeviceInfo& device() const { return device_; }
   std::size_t size() const { return winners_.size(); }
   // A winner whose kernel does the same work for `problem`, or null.
   const IndexedWinner* find_same_work(const ProblemPtr& problem) const;

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
+#include "db/binary_table.h"
 #include "generator/compile_options.h"
 #include "runtime/load/single_flight.h"
 
@@ -25,6 +26,17 @@ std::string short_name(const Digest& key) { return key.hex().substr(0, 12); }
 bool is_about_the_image(CuResult result) {
   constexpr std::array kCodes = {200, 209, 218, 221, 222, 223, 500};
   return std::find(kCodes.begin(), kCodes.end(), result) != kCodes.end();
+}
+
+// The device whose winner the config is of, if that is another one.
+const DeviceInfo* source_of(const Choice& choice) {
+  return choice.outcome == LookupOutcome::kTransferred ? &choice.row->device : nullptr;
+}
+
+// True for the very image that won on another device, as a database of several GPUs has it.
+bool is_sources_kernel(const Choice& choice, const Binary& binary) {
+  return source_of(choice) != nullptr && choice.layer == layer_name(Layer::kUser) &&
+         choice.row->winner.image_digest == image_digest(binary.image);
 }
 
 Found nothing(std::string why) { return {nullptr, std::move(why), false}; }
@@ -108,10 +120,12 @@ std::optional<std::string> Loader::cannot_launch(const Problem& problem,
   return driver_lacks_cooperative_launches(context_.driver());
 }
 
-bool Loader::is_blocked(const std::vector<Digest>& keys) {
+bool Loader::is_blocked(const Choice& choice, const std::vector<Digest>& keys) {
+  const DeviceInfo* const source = source_of(choice);
   return databases_.read([&](LayeredStore& layers) {
-    return std::ranges::any_of(keys,
-                               [&](const Digest& key) { return layers.is_blocked(key, device_); });
+    return std::ranges::any_of(keys, [&](const Digest& key) {
+      return layers.is_blocked(key, device_) || (source && layers.is_blocked(key, *source));
+    });
   });
 }
 
@@ -128,10 +142,11 @@ std::optional<std::string> Loader::did_not_end(const Problem& problem, const Con
 }
 
 // Why the stored kernel must not run, if so.
-std::optional<std::string> Loader::bad_image(const Binary& binary, const CompileRequest& request,
+std::optional<std::string> Loader::bad_image(const Binary& binary, const Choice& choice,
+                                             const CompileRequest& request,
                                              const std::vector<Digest>& keys) {
   const std::string name = short_name(binary.kernel_key);
-  if (is_blocked(keys)) return formatted("the stored kernel {} is on the block list", name);
+  if (is_blocked(choice, keys)) return formatted("the stored kernel {} is on the block list", name);
   if (binary.arch != request.arch) {
     return formatted("the stored kernel {} is for {}, this device needs {}", name, binary.arch,
                      request.arch);
@@ -156,6 +171,13 @@ std::optional<Binary> Loader::usable_binary(const Choice& choice, const CompileR
   if (choice.outcome == LookupOutcome::kExact) image = choice.row->winner.image_digest;
   bool is_there = false;
   const auto binary = databases_.read([&](LayeredStore& layers) {
+    if (source_of(choice) != nullptr) {
+      Store* const own = layers.given_user();
+      auto found = own != nullptr ? own->find_binary(key) : std::nullopt;
+      if (found && is_sources_kernel(choice, *found)) found.reset();
+      is_there = found.has_value();
+      return found;
+    }
     auto found = layers.find_binary(key, image);
     is_there = found || layers.has_binary(key);
     return found;
@@ -163,7 +185,7 @@ std::optional<Binary> Loader::usable_binary(const Choice& choice, const CompileR
   if (!is_there) return std::nullopt;
   const auto fault =
       binary
-          ? bad_image(*binary, request, keys)
+          ? bad_image(*binary, choice, request, keys)
           : formatted("the stored image of kernel {} is damaged or not the one that was verified",
                       short_name(key));
   if (!fault) return binary;
@@ -191,7 +213,7 @@ std::optional<Loader::Candidate> Loader::library_call(const Problem& problem, co
   const Digest& key = keys.front();
   if (auto other = not_its_sources(choice, key)) {
     why = std::move(*other);
-  } else if (is_blocked(keys)) {
+  } else if (is_blocked(choice, keys)) {
     why = choice.config.text() + " is on the block list";
   } else if (auto hung = did_not_end(problem, choice.config, keys)) {
     why = std::move(*hung);
@@ -357,14 +379,14 @@ Found Loader::compile(const Problem& problem, const Choice& choice, bool judge) 
   const auto request = problem.op().request(problem, choice.config, device_.arch());
   if (!request.library.empty()) return load_stored(problem, choice);  // nothing to compile
   const std::vector<Digest> keys = keys_of(request, compiler()->version());
-  if (is_blocked(keys)) return nothing(choice.config.text() + " is on the block list");
+  if (is_blocked(choice, keys)) return nothing(choice.config.text() + " is on the block list");
   if (auto hung = did_not_end(problem, choice.config, keys)) return nothing(std::move(*hung));
   const std::shared_ptr<Slot> place = slot(keys.front());
   const std::lock_guard lock(place->mutex);
   if (place->kernel) return {place->kernel, {}, false};
   const WorkLock turn = turn_to_compile(databases_.written(), keys.front(), log_sink_);
   const auto stored = stored_meanwhile(databases_.written(), keys, device_, log_sink_);
-  if (stored && !bad_image(*stored, request, keys)) {
+  if (stored && !is_sources_kernel(choice, *stored) && !bad_image(*stored, choice, request, keys)) {
     if (judge) {
       if (auto why = not_worth_loading(problem, choice.config, *stored)) return nothing(*why);
     }

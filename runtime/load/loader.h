@@ -3,8 +3,10 @@
 //
 // A stored kernel runs only if its key is the one computed now from our own templates, its image is
 // the one that its winner was verified with, its digest and ELF bounds hold, it is for this
-// architecture and not on the block list. Each kernel is loaded
-// once, however many problems and threads ask for it. Any number of threads.
+// architecture and not on the block list. A config from another device's winner takes a kernel only
+// from the user's own database, where kernels compiled here are kept, and none that is blocked on
+// that device. Each kernel is loaded once, however many problems and threads ask for it. Any number
+// of threads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -84,12 +86,13 @@ class Loader {
   std::optional<std::string> not_its_sources(const Choice& choice, const Digest& key);
   std::optional<Binary> usable_binary(const Choice& choice, const CompileRequest& request,
                                       const std::vector<Digest>& keys, std::string& why);
-  std::optional<std::string> bad_image(const Binary& binary, const CompileRequest& request,
+  std::optional<std::string> bad_image(const Binary& binary, const Choice& choice,
+                                       const CompileRequest& request,
                                        const std::vector<Digest>& keys);
   std::optional<Candidate> find(const Problem& problem, const Choice& choice,
                                 const CompileRequest& request, std::string& why);
-  // True if a layer blocks the kernel by any of its keys (generator/compile_options).
-  bool is_blocked(const std::vector<Digest>& keys);
+  // True if a layer blocks the choice's kernel by any of its keys (generator/compile_options).
+  bool is_blocked(const Choice& choice, const std::vector<Digest>& keys);
   // Why the kernel is not launched for this problem, if so: it did not end when it was.
   std::optional<std::string> did_not_end(const Problem& problem, const Config& config,
                                          const std::vector<Digest>& keys);

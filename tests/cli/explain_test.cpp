@@ -11,6 +11,7 @@
 #include "generator/compiler.h"
 #include "generator/operator.h"
 #include "tests/cli/command_fixture.h"
+#include "tests/like_devices.h"
 
 namespace vitune::testing {
 namespace {
@@ -95,6 +96,34 @@ TEST_F(ExplainTest, WhatTheLibraryWouldRefuseIsRefused) {
   const CommandResult ignored = explain({kNearShipped}, options);
   EXPECT_EQ(ignored.status, 0);
   EXPECT_THAT(ignored.err, HasSubstr("VITUNE_MISS='defualt' is ignored: it may be nearest,"));
+}
+
+// Of a problem that nobody tuned on this GPU, but somebody on a like one.
+TEST_F(ExplainTest, ATransferredConfigNamesTheDeviceThatItWonOn) {
+  const ProblemPtr problem = parse_problem(kNearShipped);
+  Winner winner;
+  winner.config = problem->op()
+                      .defaults(*problem, h200_facts(), problem->op().space(*problem, h200_facts()))
+                      .at(1);
+  winner.measurement.cold = winner.measurement.warm = {24.7, 24.6, 24.8, 20};
+  winner.compiler_version = "nvrtc 13.0";
+  winner.tuned_at = "2026-01-01T00:00:00Z";
+  fs::create_directories(database().parent_path());
+  Store::open(database(), Access::kReadWrite)
+      ->promote(testing_support::h100_device("NVIDIA H100 PCIe"), {"attention", problem->text()},
+                winner, nullptr);
+
+  const auto first = choices(kNearShipped)[0];
+  EXPECT_EQ(first["outcome"], "transferred");
+  EXPECT_EQ(first["source_device"]["name"], "NVIDIA H100 PCIe");
+  EXPECT_EQ(first["layer"], "user");
+  const CommandResult result = explain({kNearShipped});
+  EXPECT_THAT(result.out, HasSubstr("served    transferred\n"));
+  EXPECT_THAT(result.out,
+              HasSubstr("transferred from NVIDIA H100 PCIe (sm_90, 132 SMs): won this"));
+  CommandOptions options;
+  options.environment = {{"VITUNE_MISS", "default"}};
+  for (const auto& choice : choices(kNearShipped, options)) EXPECT_EQ(choice["outcome"], "default");
 }
 
 class BlockedKernelTest : public ExplainTest {

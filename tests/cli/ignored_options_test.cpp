@@ -40,6 +40,7 @@ TEST_F(IgnoredOptionsTest, WhatWouldBeIgnoredIsRefusedAndTheMessageSaysWhereItBe
       {{"compile", "--probes", "--batch", "2"}, "--batch is for"},
       {{"tune", "--strategy", "exhaustive", "--seed", "2"}, "--seed is of random choices"},
       {{"tune", "--record", "file", "--seed", "2"}, "--seed is of random choices"},
+      {{"tune", "--trials", "20"}, "--trials goes with --record"},
       {{"db", "export", "--csv"}, "--csv does not go with 'db export'"},
       {{"db", "export", "--md"}, "--md does not go with 'db export'"},
       {{"completion", "bash", "--json"}, "--json does not go with 'completion'"},

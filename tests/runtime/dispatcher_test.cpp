@@ -169,9 +169,9 @@ TEST_F(DispatcherTest, AWinnerByTheOtherObjectiveIsANeighbourUnlessThereIsOneByT
   EXPECT_EQ(choices(kVit)[0].config, cold.config);
 }
 
-TEST_F(DispatcherTest, RowsOfAnotherDeviceDoNotServe) {
+TEST_F(DispatcherTest, RowsOfAnotherArchitectureDoNotServe) {
   DeviceInfo other = device_;
-  other.sm_count = 114;
+  other.cc_major = 8;
   user().promote(other, key_of(kVit), winner(other_config(kVit), 20), nullptr);
   EXPECT_EQ(choices(kVit)[0].outcome, LookupOutcome::kDefault);
 }

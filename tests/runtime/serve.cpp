@@ -62,6 +62,8 @@ const char* name_of(Served served) {
       return "exact";
     case Served::kNearest:
       return "nearest";
+    case Served::kTransferred:
+      return "transferred";
     case Served::kDefault:
       break;
   }
@@ -122,10 +124,12 @@ class Server {
     const vitune_stats s = context_.stats();
     const long long failures = failed_ + wrong_ + errors_;
     std::printf(
-        "%s: %lld calls (%llu exact, %llu nearest, %llu default), %lld checked, %lld wrong, "
+        "%s: %lld calls (%llu exact, %llu nearest, %llu transferred, %llu default), %lld checked, "
+        "%lld wrong, "
         "%lld failed, %lld errors logged, %llu kernels compiled\n",
         failures == 0 ? "ok" : "failed", made_, static_cast<unsigned long long>(s.exact_calls),
         static_cast<unsigned long long>(s.nearest_calls),
+        static_cast<unsigned long long>(s.transferred_calls),
         static_cast<unsigned long long>(s.default_calls), checked_, wrong_, failed_, errors_.load(),
         static_cast<unsigned long long>(s.kernels_compiled));
     return failures == 0;

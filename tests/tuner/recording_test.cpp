@@ -110,6 +110,18 @@ TEST(Recording, ARoundTripKeepsEverythingToFourDigits) {
   }
 }
 
+TEST(Recording, ASampleKeepsWhatItDrewAndOfHowMany) {
+  Recording before = recording(2, 30);
+  before.problems[1].space_size = 1000;
+  before.problems[1].drawn.assign(30, true);
+  before.problems[1].drawn[7] = false;
+  const Recording after = Recording::parse(before.serialise(), "memory");
+  EXPECT_EQ(after.problems[0].space_size, 0);
+  EXPECT_TRUE(after.problems[0].drawn.empty());
+  EXPECT_EQ(after.problems[1].space_size, 1000);
+  EXPECT_EQ(after.problems[1].drawn, before.problems[1].drawn);
+}
+
 TEST(Recording, WritingWhatWasReadChangesNothing) {
   const std::string bytes = recording(1, 200).serialise();
   EXPECT_EQ(Recording::parse(bytes, "memory").serialise(), bytes);
@@ -245,6 +257,19 @@ TEST(Recording, HostileDocumentsAreRefusedWithAReason) {
       {"cold_ns", [&](json& d) { problem(d)["columns"]["cold_ns"][0] = -5; }},
       {"max_error", [&](json& d) { problem(d)["columns"]["max_error"][0] = -0.5; }},
       {"max_error", [&](json& d) { problem(d)["columns"]["max_error"][0] = nullptr; }},
+      {"\"space\" is missing", [&](json& d) { problem(d)["drawn"] = std::vector<int>(20, 1); }},
+      {"\"space\"",
+       [&](json& d) {
+         problem(d).update({{"drawn", std::vector<int>(20, 1)}, {"space", 19}});
+       }},
+      {"one value per candidate",
+       [&](json& d) {
+         problem(d).update({{"drawn", std::vector<int>(19, 1)}, {"space", 99}});
+       }},
+      {"drawn",
+       [&](json& d) {
+         problem(d).update({{"drawn", std::vector<int>(20, 2)}, {"space", 99}});
+       }},
       {"no sound timing",
        [&](json& d) { problem(d)["columns"]["warm_samples"] = std::vector<int>(20, 0); }},
       {"no sound timing",

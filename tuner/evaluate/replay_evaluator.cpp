@@ -62,6 +62,11 @@ SearchSpace ReplayEvaluator::space(const ProblemPtr& problem) {
   for (const Trial& row : known.trials) configs.push_back(row.config);
   SearchSpace space(std::move(parameters), std::move(configs));
   space.preset = space.find(default_config(*problem, recording_.device));
+  if (!known.drawn.empty()) {
+    log(log_sink_, LogLevel::kInfo,
+        formatted("{}: {} of {} configs are recorded, a sample: what wins may not be the best",
+                  known.name, known.trials.size(), known.space_size));
+  }
   return space;
 }
 

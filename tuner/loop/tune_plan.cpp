@@ -51,11 +51,17 @@ void check_options(const TuneOptions& options) {
   if (options.record && options.replay) {
     refuse("a replay measures nothing that could be recorded: use --record with a GPU");
   }
-  if (options.record && options.strategy != Strategy::kExhaustive) {
-    refuse("a recording holds full sweeps: use --record with --strategy exhaustive");
+  const Strategy recording = options.record_sample ? Strategy::kLocal : Strategy::kExhaustive;
+  if (options.record && options.strategy != recording) {
+    refuse(
+        "a recording holds full sweeps, or with --trials a sample and what a local search tries: "
+        "use --record without --strategy");
   }
   if (options.record && (options.budget.time || options.budget.trials)) {
-    refuse("a recording holds full sweeps: use --record without --budget");
+    refuse("a recording's search ends by itself: use --record without --budget");
+  }
+  if (options.record_sample && (!options.record || *options.record_sample < 1)) {
+    refuse("--trials is how many candidates a recording samples: at least 1, with --record FILE");
   }
   if (options.budget.trials && *options.budget.trials < 1) {
     refuse("a budget of trials is at least 1");

@@ -16,6 +16,7 @@
 #include "tuner/loop/candidate_runner.h"
 #include "tuner/loop/final_race.h"
 #include "tuner/loop/progress.h"
+#include "tuner/loop/source_seeds.h"
 #include "tuner/loop/tune_plan.h"
 #include "tuner/loop/turn_to_tune.h"
 #include "tuner/recording/record_sweep.h"
@@ -38,6 +39,7 @@ struct Session {
   Evaluator& evaluator;
   const TuneOptions& options;
   LayeredStore& store;
+  SourceSeeds& sources;
   ProgressReporter& reporter;
   const LogSink& log_sink;
   const std::atomic<bool>& stop;
@@ -58,10 +60,13 @@ class ProblemRun {
 
   // `similar`: configs that won problems like this one.
   TuneOutcome run(const std::vector<Config>& similar);
-  void record(SweepRecorder& recorder) { recorder.add(problem_.name, book_, space_); }
+  void record(SweepRecorder& recorder) {
+    recorder.add(problem_.name, book_, space_, sample_, outcome_.winner.has_value());
+  }
 
  private:
   std::optional<Winner> stored_winner() const;
+  bool lacks_recorded() const;
   bool holds(const Winner& winner);
   void gather_seeds(const std::vector<Config>& similar);
   std::int64_t size() const { return static_cast<std::int64_t>(space_.size()); }
@@ -93,6 +98,7 @@ class ProblemRun {
   std::optional<Config> previous_;  // the winner before this run
   SearchExtent searched_;           // by earlier runs, and by this one once its search has ended
   std::vector<std::size_t> seeds_;
+  std::vector<std::size_t> sample_;    // to be recorded; empty: the whole space, or nothing
   std::set<std::size_t> crowded_out_;  // no memory was free to judge them once more
   bool exhausted_ = false;             // nothing is left to propose
   TuneOutcome outcome_;
@@ -103,6 +109,9 @@ TuneOutcome ProblemRun::run(const std::vector<Config>& similar) {
   outcome_.problem = problem_;
   if (!session_.options.fresh) {
     book_.resume();
+  }
+  if (const auto count = session_.options.record_sample) {
+    sample_ = seeded_sample(space_.size(), static_cast<std::size_t>(*count), session_.options.seed);
   }
   const auto stored = stored_winner();
   if (stored && !session_.options.fresh && holds(*stored)) {
@@ -139,10 +148,16 @@ std::optional<Winner> ProblemRun::stored_winner() const {
   return session_.store.find_winner(evaluator_.device(), key_, session_.options.objective);
 }
 
+// True if something that the recording is to have has not been tried.
+bool ProblemRun::lacks_recorded() const {
+  if (sample_.empty()) return book_.tried() < size();
+  return std::ranges::any_of(sample_, [&](std::size_t index) { return !book_.find(index); });
+}
+
 // True if a run would only find again what is stored: decided here, on these kernels, after a
 // search as long as is asked for.
 bool ProblemRun::holds(const Winner& winner) {
-  if (session_.options.record && book_.tried() < size()) return false;  // a recording has them all
+  if (session_.options.record && lacks_recorded()) return false;
   const auto own =
       session_.store.user().find_winner(evaluator_.device(), key_, session_.options.objective);
   if (!own || !winner.verified || winner.origin == Origin::kImported) return false;
@@ -162,6 +177,9 @@ void ProblemRun::gather_seeds(const std::vector<Config>& similar) {
   std::vector<Config> seeds;
   if (default_) seeds.push_back(*default_);
   if (previous_) seeds.push_back(*previous_);
+  if (!previous_ && !session_.options.fresh) {
+    for (Config& config : session_.sources.of(problem_.problem)) seeds.push_back(std::move(config));
+  }
   for (const std::size_t index : space_.proposed) seeds.push_back(space_.configs[index]);
   for (const std::size_t index : space_.of_families) seeds.push_back(space_.configs[index]);
   seeds.insert(seeds.end(), similar.begin(), similar.end());
@@ -171,6 +189,7 @@ void ProblemRun::gather_seeds(const std::vector<Config>& similar) {
       seeds_.push_back(*index);
     }
   }
+  seeds_.insert(seeds_.end(), sample_.begin(), sample_.end());
 }
 
 // --- search
@@ -369,7 +388,8 @@ TuneReport tune_with(Evaluator& evaluator, const TuneOptions& options, LayeredSt
                      const LogSink& log_sink, const std::atomic<bool>& stop) {
   const auto begin = Clock::now();
   ProgressReporter reporter(progress, options.problems.size());
-  const Session session{evaluator, options, store, reporter, log_sink, stop};
+  SourceSeeds sources(evaluator.device(), options.objective, store, log_sink);
+  const Session session{evaluator, options, store, sources, reporter, log_sink, stop};
   TuneReport report;
   report.device = evaluator.device();
   report.origin = evaluator.origin();

@@ -49,6 +49,9 @@ struct TuneOptions {
   std::chrono::milliseconds compile_deadline{30000};  // of each compile, in a worker
   std::optional<std::filesystem::path> replay;        // a recording instead of a GPU
   std::optional<std::filesystem::path> record;        // write what was measured to this recording
+  // With `record`: a seeded sample of so many candidates of each space, and what the search for the
+  // winner tries after it, in place of whole spaces.
+  std::optional<std::int64_t> record_sample;
   // Told of each problem's outcome as it ends, by the thread that tunes.
   std::function<void(const TuneOutcome&, const DeviceInfo&)> finished;
   std::vector<std::string> compile_worker_command;

@@ -31,11 +31,18 @@ SweepRecorder::SweepRecorder(std::filesystem::path path, const Evaluator& evalua
   compare("template digest", recording_.template_digest, recorded_templates(recording_));
 }
 
-void SweepRecorder::add(const std::string& name, const TrialBook& book, const SearchSpace& space) {
-  if (book.trials().size() < space.size()) {
+void SweepRecorder::add(const std::string& name, const TrialBook& book, const SearchSpace& space,
+                        const std::vector<std::size_t>& sample, bool has_winner) {
+  const std::size_t wanted = sample.empty() ? space.size() : sample.size();
+  const std::size_t tried =
+      sample.empty() ? book.trials().size()
+                     : static_cast<std::size_t>(std::ranges::count_if(
+                           sample, [&](std::size_t index) { return book.find(index) != nullptr; }));
+  if (tried < wanted || (!sample.empty() && !has_winner)) {
+    const std::string_view lack = tried < wanted ? "" : ", and none won";
     log(log_sink_, LogLevel::kWarning,
-        formatted("{} is not recorded: {} of {} candidates were tried", name, book.trials().size(),
-                  space.size()));
+        formatted("{} is not recorded: {} of {} candidates were tried{}", name, tried, wanted,
+                  lack));
     return;
   }
   RecordedProblem problem;
@@ -46,8 +53,11 @@ void SweepRecorder::add(const std::string& name, const TrialBook& book, const Se
     if (!parameter.open) problem.parameters.push_back(parameter.name);
   }
   for (const auto& [index, trial] : book.trials()) {
-    if (std::ranges::count(space.proposed, index) == 0) problem.trials.push_back(trial);
+    if (std::ranges::count(space.proposed, index) != 0) continue;
+    problem.trials.push_back(trial);
+    if (!sample.empty()) problem.drawn.push_back(std::ranges::binary_search(sample, index));
   }
+  if (!sample.empty()) problem.space_size = static_cast<std::int64_t>(space.size());
   recording_.put(std::move(problem));
   recording_.template_digest = recorded_templates(recording_);
   recording_.created = iso_utc_now();

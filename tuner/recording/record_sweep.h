@@ -1,4 +1,5 @@
-// tuner/recording/record_sweep.h -- Writes what a sweep measured to a recording.
+// tuner/recording/record_sweep.h -- Writes what a sweep, or a sample of one, measured to a
+// recording.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,8 +19,11 @@ class SweepRecorder {
   // device, compiler or set of kernels: figures of both would not belong together.
   SweepRecorder(std::filesystem::path path, const Evaluator& evaluator, LogSink log_sink);
 
-  // Adds or replaces a problem and saves the file; a sweep with candidates missing is not recorded.
-  void add(const std::string& name, const TrialBook& book, const SearchSpace& space);
+  // Adds or replaces a problem and saves the file. `sample`: the indices of the seeded sample;
+  // empty: the whole space was to be swept. What lacks candidates of it, or has no winner of a
+  // search after a sample, is not recorded.
+  void add(const std::string& name, const TrialBook& book, const SearchSpace& space,
+           const std::vector<std::size_t>& sample, bool has_winner);
 
  private:
   std::filesystem::path path_;

@@ -97,15 +97,20 @@ json problem_json(const RecordedProblem& problem) {
     reason.push_back(reasons.number(trial.reason.substr(0, recording_format::kMaxText)));
     append_figures(columns, trial);
   }
-  return {{"name", problem.name},
-          {"text", problem.text},
-          {"parameters", problem.parameters},
-          {"configs", std::move(configs)},
-          {"statuses", statuses.texts()},
-          {"status", std::move(status)},
-          {"reasons", reasons.texts()},
-          {"reason", std::move(reason)},
-          {"columns", std::move(columns)}};
+  json document = {{"name", problem.name},
+                   {"text", problem.text},
+                   {"parameters", problem.parameters},
+                   {"configs", std::move(configs)},
+                   {"statuses", statuses.texts()},
+                   {"status", std::move(status)},
+                   {"reasons", reasons.texts()},
+                   {"reason", std::move(reason)},
+                   {"columns", std::move(columns)}};
+  if (problem.drawn.empty()) return document;
+  document["space"] = problem.space_size;
+  document["drawn"] = json::array();
+  for (const bool drawn : problem.drawn) document["drawn"].push_back(drawn ? 1 : 0);
+  return document;
 }
 
 json device_json(const DeviceInfo& device) {

@@ -1,4 +1,5 @@
-// tuner/recording/recording.h -- A full sweep of some problems on one device, as a file.
+// tuner/recording/recording.h -- A full sweep of some problems on one device, or a sample of each
+// space, as a file.
 //
 // The file is JSON compressed with Zstandard, so `zstdcat FILE | jq` shows it:
 //   {"format": "vitune recording", "version": 1, "created": UTC, "compiler_version",
@@ -6,10 +7,11 @@
 //    "device": {facts}, "problems": [
 //      {"name", "text", "parameters": [names], "configs": [[values of one parameter]...],
 //       "statuses": [names], "status": [position in statuses], "reasons": [texts], "reason":
-//       [position], "columns": {"registers": [...], "spill_bytes": ..., ...}}]}
-// Every list under configs, status, reason and columns has one entry per candidate. Times are
-// integer nanoseconds rounded to four significant digits, errors are rounded to four digits;
-// figures that a candidate does not have are 0.
+//       [position], "columns": {"registers": [...], "spill_bytes": ..., ...},
+//       "space": configs of the whole space, "drawn": [1: by the sample, 0: by the search]}]}
+// The last two are there only for a sample. Every list under configs, status, reason, columns and
+// drawn has one entry per candidate. Times are integer nanoseconds rounded to four significant
+// digits, errors are rounded to four digits; figures that a candidate does not have are 0.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,6 +30,10 @@ struct RecordedProblem {
   std::string text;                     // canonical text of the problem
   std::vector<std::string> parameters;  // every trial's config has exactly these
   std::vector<Trial> trials;            // kernel keys are not recorded
+  // Of a sample of the space: how many configs that has, and of each trial whether the sample drew
+  // it or a search tried it. 0 and empty: the whole space was swept.
+  std::int64_t space_size = 0;
+  std::vector<bool> drawn = {};
 };
 
 struct Recording {

@@ -191,6 +191,18 @@ std::vector<std::string> read_parameters(const json& object) {
   return names;
 }
 
+void read_sample(const json& object, RecordedProblem& problem) {
+  if (!object.contains("drawn")) return;
+  const auto rows = static_cast<std::int64_t>(problem.trials.size());
+  problem.space_size =
+      integer(member(object, "space", json::value_t::number_unsigned), "space", rows, INT32_MAX);
+  const json& drawn = array_member(object, "drawn");
+  if (drawn.size() != problem.trials.size()) {
+    reject("\"drawn\" does not have one value per candidate");
+  }
+  for (const json& value : drawn) problem.drawn.push_back(integer(value, "drawn", 0, 1) == 1);
+}
+
 RecordedProblem read_problem(const json& object) {
   if (!object.is_object()) reject("a problem is no object");
   RecordedProblem problem;
@@ -211,6 +223,7 @@ RecordedProblem read_problem(const json& object) {
     problem.trials.push_back(read_trial(columns, row, statuses[s], reasons[r]));
   }
   read_configs(object, problem);
+  read_sample(object, problem);
   return problem;
 }
 

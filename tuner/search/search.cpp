@@ -145,6 +145,18 @@ void SearchSpace::link_neighbours() {
   }
 }
 
+std::vector<std::size_t> seeded_sample(std::size_t size, std::size_t count, std::uint64_t seed) {
+  std::vector<std::size_t> indices = ascending(size);
+  if (count >= size) return indices;
+  std::mt19937_64 random(seed);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::swap(indices[i], indices[i + random() % (size - i)]);
+  }
+  indices.resize(count);
+  std::ranges::sort(indices);
+  return indices;
+}
+
 std::unique_ptr<SearchStrategy> make_exhaustive_search(const SearchSpace& space) {
   return std::make_unique<SequenceSearch>(ascending(space.size()));
 }

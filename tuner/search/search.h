@@ -62,6 +62,10 @@ struct SearchSpace {
   std::vector<std::size_t> sorted_;  // positions in configs, in the order of Config's comparison
 };
 
+// `count` of the indices below `size`, each once, drawn evenly and put in ascending order; all if
+// there are no more. The same for the same seed.
+std::vector<std::size_t> seeded_sample(std::size_t size, std::size_t count, std::uint64_t seed);
+
 std::unique_ptr<SearchStrategy> make_exhaustive_search(const SearchSpace& space);
 std::unique_ptr<SearchStrategy> make_random_search(const SearchSpace& space, std::uint64_t seed);
 // Starts from `seeds` (indices) and a seeded sample spread over the space, then explores neighbours

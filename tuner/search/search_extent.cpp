@@ -25,7 +25,7 @@ std::int64_t planned_trials(const TuneOptions& options, std::int64_t size) {
   if (options.budget.trials) return std::min(*options.budget.trials, size);
   if (options.strategy != Strategy::kLocal || options.budget.time) return size;
   const auto share = static_cast<std::int64_t>(kLocalShare * static_cast<double>(size));
-  return std::min(std::max(share, kLocalLeast), size);
+  return std::min(std::max(share, kLocalLeast) + options.record_sample.value_or(0), size);
 }
 
 bool reaches(const SearchExtent& done, const TuneOptions& options, std::int64_t size) {

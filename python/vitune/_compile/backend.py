@@ -18,7 +18,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from .._ops import attention as attention_ops
 from .._runtime.context import Selection
 from .._runtime.errors import InvalidArgument, VituneError
-from .._runtime.structs import VERSION
+from .._runtime.structs import NOT_TUNED_HERE, VERSION
 from . import by_name, decompositions
 from .graph import benchmark, checkpoints, dead_rows, distinct, inputs as graph_inputs, subgraph, tokens
 from .graph.benchmark import Times
@@ -222,12 +222,12 @@ class Backend:
         times = None if reason else self._times(place, selections)
         # A call that was not known to be faster goes in where it is, by more than a race can be wrong by; one that was known
         # needs no luck of the clock.
-        never_tuned = any(found.outcome == "default" for found in selections)
+        never_tuned = any(found.outcome in NOT_TUNED_HERE for found in selections)
         if times is not None and times.wrong:
             reason = f"its answers are not {times.rival}: {times.wrong}"
         elif times is not None and (times.lost or operator.only_if_timed and not times.won):
             reason = f"{times.rival} was {'faster' if times.ours_us > times.theirs_us else 'as fast'} when both were timed here"
-            reason += ", with kernels that were never tuned: `vitune tune` takes the problems below" if never_tuned else ""
+            reason += ", with kernels that were never tuned here: `vitune tune` takes the problems below" if never_tuned else ""
         elif times is None and not reason and operator.only_if_timed and not self._as_told:
             reason = f"it could not be timed beside PyTorch's here; replace=[..., '{operator.name}'] puts it in all the same"
         selection, *further = selections or [None]

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Optional
 
 from .._runtime.context import Selection
+from .._runtime.structs import NOT_TUNED_HERE
 from .graph.benchmark import Times
 
 
@@ -35,9 +36,9 @@ class Call:
 
     @property
     def untuned(self) -> tuple[str, ...]:
-        """The problems that no winner serves of the largest call that has some, of those that were tried."""
+        """The problems that no winner of this GPU serves of the largest call that has some, of those that were tried."""
         by_size = (*self.tried, self) if self.replaced else (self, *self.tried)
-        found = (tuple(each.problem for each in call.selections if each.outcome == "default") for call in by_size)
+        found = (tuple(each.problem for each in call.selections if each.outcome in NOT_TUNED_HERE) for call in by_size)
         return next(filter(None, found), ())
 
     def __str__(self) -> str:

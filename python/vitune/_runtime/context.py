@@ -23,11 +23,11 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 class Selection:
     """Which kernel serves a problem, from which row, and why. Times are microseconds."""
 
-    outcome: str  #: "exact", "nearest" or "default"
+    outcome: str  #: "exact", "nearest", "default", or "transferred": the config of a winner on another GPU
     loaded: bool  #: a call of this problem needs nothing more
     compiled: bool  #: by this process; False: from a database
     low_confidence: bool  #: clocks or neighbours moved while the row was measured
-    cold_us: float  #: of the row, on its own problem; 0: not measured
+    cold_us: float  #: of the row, on its own problem; 0: not measured on this kind of GPU
     warm_us: float
     predicted_us: float  #: of this problem; 0: not predicted
     max_error: float  #: of the row against fp64, absolute; negative: not known
@@ -58,6 +58,7 @@ class ContextStats:
     rejected: int
     #: how often the databases were opened without the user's list of wrong kernels: default kernels only since
     without_block_list: int
+    transferred_calls: int  #: launches of a config that won on another GPU, compiled for this one
 
 
 #: Bounds of the integers of the C interface: ctypes takes any other number modulo their size, without a word.

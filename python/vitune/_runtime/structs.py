@@ -12,7 +12,9 @@ NONE, BF16, FP16, FP32, BOOL, U8, I32 = range(7)
 ON_MISS = {"environment": 0, "nearest": 1, "default": 2, "compile": 3, "error": 4}
 ON_BUSY = {"wait": 0, "default": 1}
 OBJECTIVE = {"cold": 0, "warm": 1}
-OUTCOMES = {1: "exact", 2: "nearest", 3: "default"}
+#: Outcomes of problems that are served by no winner of this GPU, neither their own nor a near problem's.
+NOT_TUNED_HERE = ("default", "transferred")
+OUTCOMES = {1: "exact", 2: "nearest", 3: "default", 4: "transferred"}
 
 #: void (*)(void* user, int32_t level, const char* message)
 LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
@@ -59,6 +61,7 @@ class StatsStruct(ctypes.Structure):
         ("size", c_size_t), ("exact_calls", c_uint64), ("nearest_calls", c_uint64), ("default_calls", c_uint64),
         ("failed_calls", c_uint64), ("problems", c_uint64), ("kernels_loaded", c_uint64),
         ("kernels_compiled", c_uint64), ("rejected", c_uint64), ("without_block_list", c_uint64),
+        ("transferred_calls", c_uint64),
     ]
 
 
