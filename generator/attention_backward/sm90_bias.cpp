@@ -23,10 +23,10 @@ namespace {
 using Shape = AttentionBackwardSm90Bias;
 
 enum Kernel { kArrange, kDq, kDkv, kDbias, kSum };
-constexpr const char* kEntries[] = {
-    "vitune_attention_backward_arrange_bias", "vitune_attention_backward_dq",
-    "vitune_attention_backward_dkv", "vitune_attention_backward_dbias",
-    "vitune_attention_backward_dbias_sum"};
+constexpr const char* kEntries[] = {"vitune_attention_backward_arrange_bias",
+                                    "vitune_attention_backward_dq", "vitune_attention_backward_dkv",
+                                    "vitune_attention_backward_dbias",
+                                    "vitune_attention_backward_dbias_sum"};
 constexpr char kParams[] = "AttentionBackwardSm90BiasParams";
 constexpr std::int64_t kScratchUnit = 256;
 constexpr std::int64_t kMostScratch = std::int64_t{512} << 20;  // bytes
@@ -46,8 +46,7 @@ Scratch scratch_of(const AttentionBackwardProblem& p, const Shape& shape, std::i
   Scratch scratch;
   const std::int64_t stats = f.batch * f.heads * shape.passes().stats_rows() * 2 * 4;
   scratch.query_bias = round_up(stats, kScratchUnit);
-  scratch.key_bias =
-      scratch.query_bias + round_up(order_bytes(p, shape, false), kScratchUnit);
+  scratch.key_bias = scratch.query_bias + round_up(order_bytes(p, shape, false), kScratchUnit);
   scratch.sums = scratch.key_bias + round_up(order_bytes(p, shape, true), kScratchUnit);
   const std::int64_t places = p.dbias ? units + bias_entries(p) - 1 : 0;
   scratch.bytes = scratch.sums + 4 * places * f.nq * shape.sum_pitch();
@@ -76,9 +75,12 @@ std::string entry_with_maps(const AttentionBackwardSm90& shape, Kernel kernel,
 BackwardBoxes boxes_of(const Shape& shape, Kernel kernel) {
   const int swizzle = shape.pass(false).swizzle();
   switch (kernel) {
-    case kDq: return {swizzle, Shape::kGroupRows, shape.key_step, true};
-    case kDkv: return {swizzle, shape.query_step, Shape::kGroupRows, false};
-    default: return {swizzle, Shape::kGroupRows, shape.tile_keys(), false};
+    case kDq:
+      return {swizzle, Shape::kGroupRows, shape.key_step, true};
+    case kDkv:
+      return {swizzle, shape.query_step, Shape::kGroupRows, false};
+    default:
+      return {swizzle, Shape::kGroupRows, shape.tile_keys(), false};
   }
 }
 
@@ -116,8 +118,7 @@ std::optional<std::string> AttentionBackwardSm90BiasFamily::refusal(
   const std::int64_t units = sms_of(device, kUsualSms);
   const std::int64_t entry =
       std::max(order_bytes(p, most, false), order_bytes(p, most, true)) / bias_entries(p);
-  if (bias_entries(p) > kMostScratch / entry ||
-      scratch_of(p, most, units).bytes > kMostScratch) {
+  if (bias_entries(p) > kMostScratch / entry || scratch_of(p, most, units).bytes > kMostScratch) {
     return formatted("its copies of the bias, and sums of its gradient, are more than {} bytes",
                      kMostScratch);
   }
@@ -126,9 +127,9 @@ std::optional<std::string> AttentionBackwardSm90BiasFamily::refusal(
 
 ConfigWords AttentionBackwardSm90BiasFamily::own_words(const Config& config) const {
   const auto value = [&](const char* name) { return config.find(name).value_or(0); };
-  std::string text = formatted("sm90_bias {}g dq {} dkv {} s{}{}", value("kGroups"),
-                               value("kKeyStep"), value("kQueryStep"), value("kStages"),
-                               value("kKeepsBias") != 0 ? " kept" : "");
+  std::string text =
+      formatted("sm90_bias {}g dq {} dkv {} s{}{}", value("kGroups"), value("kKeyStep"),
+                value("kQueryStep"), value("kStages"), value("kKeepsBias") != 0 ? " kept" : "");
   if (value("kDbiasGroups") != 0) {
     text += formatted(" dbias {}g /{} {}", value("kDbiasGroups"), value("kDbiasTiles"),
                       value("kDbiasStep"));
@@ -220,8 +221,8 @@ LaunchPlan AttentionBackwardSm90BiasFamily::plan(const Problem& problem, const C
         {PointerSlot::kScratch, offsetof(Params, query_bias), scratch.query_bias});
     launch.pointers.push_back(
         {PointerSlot::kScratch, offsetof(Params, key_bias), scratch.key_bias});
-    launch.pointers.push_back({PointerSlot::kScratch, offsetof(Params, backward.partials),
-                               scratch.sums});
+    launch.pointers.push_back(
+        {PointerSlot::kScratch, offsetof(Params, backward.partials), scratch.sums});
     if (i == kArrange || i == kSum) continue;
     launch.map_bytes = sizeof(AttentionBackwardTensorMaps);
     launch.maps = attention_backward_maps(p, boxes_of(shape, static_cast<Kernel>(i)));

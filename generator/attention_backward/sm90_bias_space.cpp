@@ -44,8 +44,7 @@ const Tunables<Shape>& tunables_of_sm90_bias() {
 
 // True for the narrowest of the steps that go over `rows` in as many.
 bool is_narrowest(int step, int rows) {
-  return step <= kNarrowestStep ||
-         ceil_div(rows, step - kStepUnit) > ceil_div(rows, step);
+  return step <= kNarrowestStep || ceil_div(rows, step - kStepUnit) > ceil_div(rows, step);
 }
 
 // Clocks of a step of all that an SM works on at once, roughly: those of the tensor cores, of
@@ -77,8 +76,7 @@ double exponential_clocks(double width) {
 double scores_of_cta(const AttentionBackwardProblem& p, int blocks, int resident,
                      const DeviceInfo& device) {
   const std::int64_t units = score_units(p, blocks, resident, device);
-  const std::int64_t room =
-      sms_of(device, kUsualSms) * std::int64_t{resident};
+  const std::int64_t room = sms_of(device, kUsualSms) * std::int64_t{resident};
   return static_cast<double>(ceil_div(p.forward.batch * p.forward.heads, units) *
                              ceil_div(units * blocks, std::max(room, std::int64_t{1})));
 }
@@ -91,8 +89,7 @@ double pass_clocks(const AttentionBackwardProblem& p, const Shape& shape, bool o
   const int blocks = of_keys ? passes.key_blocks() : passes.query_blocks();
   const double operand = pass.in_registers() ? 1 : kSharedOperand;
   const auto step = [&](double width) {
-    const double bias =
-        shape.keeps_bias ? 0 : shape.groups * width / 16 * shape.fragment_bytes();
+    const double bias = shape.keeps_bias ? 0 : shape.groups * width / 16 * shape.fragment_bytes();
     return StepWork{static_cast<double>(passes.ctas()), static_cast<double>(shape.groups),
                     operand * product_clocks(shape, of_keys ? 4 : 3, width),
                     exponential_clocks(width), 2 * width * pass.row_bytes() + bias}

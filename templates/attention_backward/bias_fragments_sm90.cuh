@@ -73,7 +73,7 @@ struct BiasTiles {
 // The copies of a bias's fragments, by one thread.
 template <class T>
 struct BiasCopies {
-  u64 from;  // the bias in the order of registers
+  u64 from;   // the bias in the order of registers
   int block;  // of the CTA's rows
   int held = -1;
   u32 phase = 0;
@@ -91,15 +91,13 @@ struct BiasCopies {
 #pragma unroll 1
     for (int group = 0; group < groups(); ++group) {
       const i64 fragment =
-          (i64(entry) * T::kRowFragments + block * T::kGroups + group) * T::kFragmentPitch +
-          first;
+          (i64(entry) * T::kRowFragments + block * T::kGroups + group) * T::kFragmentPitch + first;
       copy_bytes(tiles.group(slot, group), from + fragment * T::kFragmentBytes,
                  u32(count * T::kFragmentBytes), full);
     }
   }
   // With kKeepsBias: where the entry is another one than before.
-  __device__ __forceinline__ void keep(const BiasTiles<T>& tiles, int entry, int first,
-                                       int count) {
+  __device__ __forceinline__ void keep(const BiasTiles<T>& tiles, int entry, int first, int count) {
     if (entry == held) return;
     held = entry;
     wait_for_loaded(tiles.empty(), phase);

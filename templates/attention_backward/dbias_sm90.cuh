@@ -38,9 +38,7 @@ struct DbiasShared {
   __device__ __forceinline__ u32 keys(int slot) const {
     return queries(slot) + 2 * T::RowTile::kBytes;
   }
-  __device__ __forceinline__ u32 values(int slot) const {
-    return keys(slot) + T::StepTile::kBytes;
-  }
+  __device__ __forceinline__ u32 values(int slot) const { return keys(slot) + T::StepTile::kBytes; }
   __device__ __forceinline__ u32 stats(int slot) const {
     return base + T::kStatsOffset + slot * T::kStatsBytes;
   }
@@ -149,7 +147,8 @@ struct DbiasProducts {
     const u64 keys = descriptor_k_major<T::kSwizzle>(shared.keys(slot) + first * T::kSwizzle);
     const u64 values = descriptor_k_major<T::kSwizzle>(shared.values(slot) + first * T::kSwizzle);
 #pragma unroll
-    for (int i = 0; i < kWidth / 2; ++i) s[i] = dp[i] = 0.f;  // overwritten; see primitives/wgmma.cuh
+    for (int i = 0; i < kWidth / 2; ++i)
+      s[i] = dp[i] = 0.f;  // overwritten; see primitives/wgmma.cuh
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < T::kHeadSteps; ++step) {
@@ -169,8 +168,8 @@ struct DbiasRows {
   const DbiasShared<T>& shared;
   float scale;  // of the scores
   int group;
-  int row0, key0;  // of the warpgroup, of the tile
-  u64 q, dout;     // descriptors of the warpgroup's rows
+  int row0, key0;          // of the warpgroup, of the tile
+  u64 q, dout;             // descriptors of the warpgroup's rows
   float lse[2], delta[2];  // of this thread's two rows
   float sums[T::kTileKeys / 2];
 
@@ -251,8 +250,7 @@ struct DbiasRows {
 #pragma unroll
       for (int j = 0; j < min_of(8, kWidth / 2 - i); ++j) {
         const int half = j / 2 % 2;
-        const float weight =
-            biased_weight(products.s[i + j], scale, numbers.values[j], lse[half]);
+        const float weight = biased_weight(products.s[i + j], scale, numbers.values[j], lse[half]);
         float& sum = sums[kFirst / 2 + i + j];
         sum = __fmaf_rn(weight, products.dp[i + j] - delta[half], sum);
       }

@@ -44,12 +44,10 @@ __device__ __forceinline__ void dq_bias_produce(const AttentionBackwardSm90BiasP
       const int count = T::kKeepsBias ? 0 : min(T::kBiasFragments, T::kColumnFragments - first);
       wait_for_loaded(shared.empty(at.index), at.phase);
       mbarrier_expect(full, T::kStageBytes + bias.bytes(count));
-      tma_load_rows<typename T::StepTile, T::kStep, T::kStep>(shared.first(at.index), maps.k, full,
-                                                              step * T::kStep, item.head,
-                                                              item.batch);
-      tma_load_rows<typename T::StepTile, T::kStep, T::kStep>(shared.second(at.index), maps.v, full,
-                                                              step * T::kStep, item.head,
-                                                              item.batch);
+      tma_load_rows<typename T::StepTile, T::kStep, T::kStep>(
+          shared.first(at.index), maps.k, full, step * T::kStep, item.head, item.batch);
+      tma_load_rows<typename T::StepTile, T::kStep, T::kStep>(
+          shared.second(at.index), maps.v, full, step * T::kStep, item.head, item.batch);
       if constexpr (!T::kKeepsBias) bias.copy(tiles, at.index, full, item.entry, first, count);
     }
   }

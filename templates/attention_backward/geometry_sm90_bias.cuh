@@ -14,11 +14,11 @@ namespace vitune {
 
 struct AttentionBackwardSm90Bias {
   // Tunables.
-  int groups = 0;       // warpgroups that compute, in dq and in dkv
-  int key_step = 0;     // keys of a step of dq
-  int query_step = 0;   // queries of a step of dkv
-  int stages = 0;       // steps in shared memory or on their way, in dq and in dkv
-  int keeps_bias = 0;   // 1: the bias of a CTA's rows stays in shared memory, in dq and in dkv
+  int groups = 0;        // warpgroups that compute, in dq and in dkv
+  int key_step = 0;      // keys of a step of dq
+  int query_step = 0;    // queries of a step of dkv
+  int stages = 0;        // steps in shared memory or on their way, in dq and in dkv
+  int keeps_bias = 0;    // 1: the bias of a CTA's rows stays in shared memory, in dq and in dkv
   int dbias_groups = 0;  // warpgroups that compute, in dbias; 0: it is not asked for
   int dbias_tiles = 0;   // tiles that the keys are cut into, in dbias
   int dbias_step = 0;    // keys of a product, in dbias
@@ -154,7 +154,8 @@ constexpr AttentionBackwardSm90BiasRules attention_backward_sm90_bias_rules() {
                 g.dbias_step >= 16 && g.dbias_step <= 128 && g.tile_keys() <= 256 &&
                 g.key_tiles() == g.dbias_tiles;
        }},
-      {"registers of dbias: half the keys of a tile and two steps: 128, 192 and 108 at most of one, "
+      {"registers of dbias: half the keys of a tile and two steps: 128, 192 and 108 at most of "
+       "one, "
        "two and three warpgroups",
        {&G::dbias_groups, &G::dbias_tiles, &G::dbias_step},
        [](const G& g) {
