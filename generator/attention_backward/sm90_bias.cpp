@@ -127,16 +127,16 @@ std::optional<std::string> AttentionBackwardSm90BiasFamily::refusal(
 
 ConfigWords AttentionBackwardSm90BiasFamily::own_words(const Config& config) const {
   const auto value = [&](const char* name) { return config.find(name).value_or(0); };
-  std::string text =
-      formatted("sm90_bias {}g dq {} dkv {} s{}{}", value("kGroups"), value("kKeyStep"),
-                value("kQueryStep"), value("kStages"), value("kKeepsBias") != 0 ? " kept" : "");
+  std::string text = formatted("sm90_bias {}g dq {} dkv {} s{} r{}{}", value("kGroups"),
+                               value("kKeyStep"), value("kQueryStep"), value("kStages"),
+                               value("kRowSlots"), value("kKeepsBias") != 0 ? " kept" : "");
   if (value("kDbiasGroups") != 0) {
     text += formatted(" dbias {}g /{} {}", value("kDbiasGroups"), value("kDbiasTiles"),
                       value("kDbiasStep"));
   }
   return {text,
-          {"kGroups", "kKeyStep", "kQueryStep", "kStages", "kKeepsBias", "kDbiasGroups",
-           "kDbiasTiles", "kDbiasStep"}};
+          {"kGroups", "kKeyStep", "kQueryStep", "kStages", "kRowSlots", "kKeepsBias",
+           "kDbiasGroups", "kDbiasTiles", "kDbiasStep"}};
 }
 
 std::string AttentionBackwardSm90BiasFamily::templates() const {

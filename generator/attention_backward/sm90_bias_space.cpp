@@ -27,6 +27,8 @@ const Tunables<Shape>& tunables_of_sm90_bias() {
       {&Shape::query_step,
        {"kQueryStep", {32, 48, 64, 80, 96}, "dkv: queries of a step", false, true}},
       {&Shape::stages, {"kStages", {2, 3}, "steps in shared memory or on their way", false, true}},
+      {&Shape::row_slots,
+       {"kRowSlots", {1, 2}, "rows in shared memory or on their way", false, true}},
       {&Shape::keeps_bias,
        {"kKeepsBias", {0, 1}, "the bias of a CTA's rows stays in shared memory", false, true}},
       {&Shape::dbias_groups,

@@ -51,22 +51,36 @@ __device__ __forceinline__ float biased_weight(float score, float scale, float b
   return exp2_approx((__fmaf_rn(score, scale, bias) - lse) * kLog2E);
 }
 
-// The bias of a warpgroup's rows in shared memory, `full` and `empty` its barriers.
+// The shared memory of a pass beside what shared_sm90.cuh has: the bias of the warpgroups' rows,
+// and rows that arrive while others are read.
 template <class T>
 struct BiasTiles {
   u32 base;
 
-  __device__ __forceinline__ u32 full() const { return base + T::kBiasBarrierOffset; }
+  __device__ __forceinline__ u32 full() const { return base + T::kMoreBarriersOffset; }
   __device__ __forceinline__ u32 empty() const { return full() + 8; }
   // Of slot `slot` of a ring; with kKeepsBias there is one.
   __device__ __forceinline__ u32 group(int slot, int group) const {
     return base + T::kBiasOffset +
            (slot * T::kGroups + group) * T::kBiasFragments * T::kFragmentBytes;
   }
-  // By one thread, ahead of BackwardShared::init().
+  // The rows in slot `slot`: their operands follow each other. Slot 0 is that of BackwardShared.
+  __device__ __forceinline__ u32 rows(int slot) const {
+    return base + (slot > 0 ? T::kSecondRowsOffset : 0);
+  }
+  __device__ __forceinline__ u32 rows_full(int slot) const {
+    return slot > 0 ? full() + 16 : BackwardShared<T>{base}.rows_full();
+  }
+  __device__ __forceinline__ u32 rows_empty(int slot) const {
+    return slot > 0 ? full() + 24 : BackwardShared<T>{base}.rows_empty();
+  }
+  // By one thread, before any other uses a barrier.
   __device__ __forceinline__ void init() const {
-    mbarrier_init(full(), 1);
-    mbarrier_init(empty(), 4 * T::kGroups);
+    for (const u32 pair : {full(), full() + 16}) {
+      mbarrier_init(pair, 1);
+      mbarrier_init(pair + 8, 4 * T::kGroups);
+    }
+    BackwardShared<T>{base}.init();
   }
 };
 

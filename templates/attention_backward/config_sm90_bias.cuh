@@ -32,8 +32,10 @@ struct BiasPass : BackwardPass<BiasPassConfig<C>, kOfKeys> {
   static constexpr int kFragmentPitch = kB.fragment_pitch(kOfKeys);
   static constexpr int kRowFragments = kB.row_fragments(kOfKeys);
   static constexpr int kBiasFragments = kB.bias_fragments(kOfKeys);
-  static constexpr int kBiasBarrierOffset = kB.bias_barrier_offset(kOfKeys);
+  static constexpr int kMoreBarriersOffset = kB.more_barriers_offset(kOfKeys);
   static constexpr int kBiasOffset = kB.bias_offset(kOfKeys);
+  static constexpr int kRowSlots = kB.row_slots;
+  static constexpr int kSecondRowsOffset = kB.second_rows_offset(kOfKeys);
 };
 
 template <class C>

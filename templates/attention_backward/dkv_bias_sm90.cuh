@@ -23,16 +23,17 @@ __device__ __forceinline__ void dkv_bias_produce(const AttentionBackwardSm90Bias
   BiasCopies<T> bias{reinterpret_cast<u64>(params.key_bias), scores.block};
   const int row0 = scores.block * T::kBlockRows;
   PipelineState<T::kStages> at;
-  u32 rows_phase = 0;
+  PipelineState<T::kRowSlots> rows_at;
 #pragma unroll 1
-  for (int index = scores.first; index < scores.end; ++index, rows_phase ^= 1) {
+  for (int index = scores.first; index < scores.end; ++index, rows_at.advance()) {
     const SharedScores item(p, index);
-    wait_for_loaded(shared.rows_empty(), rows_phase);
-    mbarrier_expect(shared.rows_full(), 2 * T::RowTile::kBytes);
+    const u32 rows = tiles.rows(rows_at.index), rows_full = tiles.rows_full(rows_at.index);
+    wait_for_loaded(tiles.rows_empty(rows_at.index), rows_at.phase);
+    mbarrier_expect(rows_full, 2 * T::RowTile::kBytes);
+    tma_load_rows<typename T::RowTile, T::kBlockRows, kGroupRows>(rows, maps.k, rows_full, row0,
+                                                                  item.head, item.batch);
     tma_load_rows<typename T::RowTile, T::kBlockRows, kGroupRows>(
-        shared.rows(0), maps.k, shared.rows_full(), row0, item.head, item.batch);
-    tma_load_rows<typename T::RowTile, T::kBlockRows, kGroupRows>(
-        shared.rows(1), maps.v, shared.rows_full(), row0, item.head, item.batch);
+        rows + T::RowTile::kBytes, maps.v, rows_full, row0, item.head, item.batch);
     if constexpr (T::kKeepsBias) bias.keep(tiles, item.entry, 0, T::kColumnFragments);
     const float* const stats = p.delta + i64(item.head_index(p)) * 2 * T::kStatsRows;
 #pragma unroll 1
@@ -59,6 +60,17 @@ struct BiasKeyRows : KeyRows<T> {
   using typename KeyRows<T>::E;
   BiasTiles<T> tiles;
   int group;
+
+  // From the rows' tiles at `rows`, whose copies are complete.
+  __device__ __forceinline__ void begin(u32 rows) {
+    this->k.load(rows, this->row0 % T::kBlockRows);
+    this->v.load(rows + T::RowTile::kBytes, this->row0 % T::kBlockRows);
+#pragma unroll
+    for (int i = 0; i < T::kHeadDim / 2; ++i) this->dk[i] = this->dv[i] = 0.f;
+    this->before = -1;
+#pragma unroll
+    for (auto& fragment : this->ds) fragment[0] = fragment[1] = fragment[2] = fragment[3] = 0;
+  }
 
   // Step number `number`, of kWidth queries. Those that are not there have an infinite log-sum-exp:
   // no weight.
@@ -134,14 +146,15 @@ __device__ __forceinline__ void dkv_bias_consume(const AttentionBackwardSm90Bias
   const int row0 = scores.block * T::kBlockRows + group * kGroupRows;
   KeptBias<T> kept;
   PipelineState<T::kStages> at;
-  u32 rows_phase = 0;
+  PipelineState<T::kRowSlots> rows_at;
 #pragma unroll 1
-  for (int index = scores.first; index < scores.end; ++index, rows_phase ^= 1) {
+  for (int index = scores.first; index < scores.end; ++index, rows_at.advance()) {
     const SharedScores item(p, index);
-    mbarrier_wait(shared.rows_full(), rows_phase);
+    const u32 rows_empty = tiles.rows_empty(rows_at.index);
+    mbarrier_wait(tiles.rows_full(rows_at.index), rows_at.phase);
     if constexpr (T::kKeepsBias) kept.turn_to(tiles, item.entry);
     if (row0 >= T::kKeys) {
-      release_tile<1>(shared.rows_empty());
+      release_tile<1>(rows_empty);
 #pragma unroll 1
       for (int step = 0; step < T::kSteps; ++step, at.advance()) {
         mbarrier_wait(shared.full(at.index), at.phase);
@@ -150,11 +163,11 @@ __device__ __forceinline__ void dkv_bias_consume(const AttentionBackwardSm90Bias
       continue;
     }
     BiasKeyRows<T> rows{{shared, at, p.call.scale, row0}, tiles, group};
-    rows.begin();
-    if constexpr (T::kInRegisters) release_tile<1>(shared.rows_empty());
+    rows.begin(tiles.rows(rows_at.index));
+    if constexpr (T::kInRegisters) release_tile<1>(rows_empty);
     dkv_bias_steps<T>(rows);
     rows.finish();
-    if constexpr (!T::kInRegisters) release_tile<1>(shared.rows_empty());
+    if constexpr (!T::kInRegisters) release_tile<1>(rows_empty);
 
     const int warp = threadIdx.x / kWarpSize % 4, first = row0 + 16 * warp;
     const u32 staging = shared.staging(group) + 16 * warp * T::kStagingPitch;
@@ -177,10 +190,7 @@ __device__ __forceinline__ void attention_backward_dkv_bias_sm90(
     prefetch_map(maps.k);
     prefetch_map(maps.q);
   }
-  if (threadIdx.x == 0) {
-    BiasTiles<T>{shared.base}.init();
-    shared.init();
-  }
+  if (threadIdx.x == 0) BiasTiles<T>{shared.base}.init();
   wait_for_earlier_grids();
   __syncthreads();
   if (threadIdx.x >= T::kGroups * kGroupThreads) {

@@ -24,17 +24,18 @@ __device__ __forceinline__ void dq_bias_produce(const AttentionBackwardSm90BiasP
   BiasCopies<T> bias{reinterpret_cast<u64>(params.query_bias), scores.block};
   const int row0 = scores.block * T::kBlockRows;
   PipelineState<T::kStages> at;
-  u32 rows_phase = 0;
+  PipelineState<T::kRowSlots> rows_at;
 #pragma unroll 1
-  for (int index = scores.first; index < scores.end; ++index, rows_phase ^= 1) {
+  for (int index = scores.first; index < scores.end; ++index, rows_at.advance()) {
     const SharedScores item(p, index);
-    wait_for_loaded(shared.rows_empty(), rows_phase);
-    mbarrier_expect(shared.rows_full(), 3 * T::RowTile::kBytes);
+    const u32 rows = tiles.rows(rows_at.index), rows_full = tiles.rows_full(rows_at.index);
+    wait_for_loaded(tiles.rows_empty(rows_at.index), rows_at.phase);
+    mbarrier_expect(rows_full, 3 * T::RowTile::kBytes);
     const void* const row_maps[3] = {maps.q, maps.dout, maps.out};
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
       tma_load_rows<typename T::RowTile, T::kBlockRows, kGroupRows>(
-          shared.rows(i), row_maps[i], shared.rows_full(), row0, item.head, item.batch);
+          rows + i * T::RowTile::kBytes, row_maps[i], rows_full, row0, item.head, item.batch);
     }
     if constexpr (T::kKeepsBias) bias.keep(tiles, item.entry, 0, T::kColumnFragments);
 #pragma unroll 1
@@ -60,16 +61,22 @@ struct BiasQueryRows : QueryRows<T> {
   BiasTiles<T> tiles;
   int group;
 
-  // From the rows' tiles, whose copies are complete.
-  __device__ __forceinline__ void begin(const float* lse_of_head) {
-    QueryRows<T>::begin(lse_of_head);
+  // From the rows' tiles at `rows`, whose copies are complete, and what load_lse() gave.
+  __device__ __forceinline__ void begin(u32 rows, const float (&log_sums)[2]) {
+    const int group_row = this->row0 % T::kBlockRows;
+    this->q.load(rows, group_row);
+    this->dout.load(rows + T::RowTile::kBytes, group_row);
+    sum_deltas(rows, group_row);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       // A row without keys, and one behind the last, has no weights: exp(x - inf) = 0.
-      const int at_row = this->row() + 8 * half;
-      const float value = at_row < T::kQueries ? lse_of_head[at_row] : minus_infinity();
-      this->lse[half] = value == minus_infinity() ? -value : value;
+      this->lse[half] = log_sums[half] == minus_infinity() ? -log_sums[half] : log_sums[half];
     }
+#pragma unroll
+    for (int i = 0; i < T::kHeadDim / 2; ++i) this->sums[i] = 0.f;
+    this->before = -1;
+#pragma unroll
+    for (auto& fragment : this->ds) fragment[0] = fragment[1] = fragment[2] = fragment[3] = 0;
   }
 
   // Step number `number`, of kWidth keys.
@@ -105,7 +112,42 @@ struct BiasQueryRows : QueryRows<T> {
     this->before = slot;
     this->at.advance();
   }
+
+ private:
+  // delta = rowsum(dO o O), a quad's parts of two rows.
+  __device__ __forceinline__ void sum_deltas(u32 rows, int group_row) {
+    float(&delta)[2] = this->delta;
+    delta[0] = delta[1] = 0.f;
+#pragma unroll
+    for (int step = 0; step < T::kHeadSteps; ++step) {
+      u32 gradient[4], out[4];
+      RowOperand<T>::load_fragment(gradient, rows + T::RowTile::kBytes, group_row, step);
+      RowOperand<T>::load_fragment(out, rows + 2 * T::RowTile::kBytes, group_row, step);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        delta[i % 2] = __fmaf_rn(E::low(gradient[i]), E::low(out[i]), delta[i % 2]);
+        delta[i % 2] = __fmaf_rn(E::high(gradient[i]), E::high(out[i]), delta[i % 2]);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      delta[half] += __shfl_xor_sync(0xffffffffu, delta[half], 1);
+      delta[half] += __shfl_xor_sync(0xffffffffu, delta[half], 2);
+    }
+  }
 };
+
+// The log-sum-exps of this thread's two rows, from `row` on, of scores number `index`.
+template <class T>
+__device__ __forceinline__ void load_lse(float (&log_sums)[2], const AttentionBackwardParams& p,
+                                         int index, int row) {
+  const float* const of_head = p.call.lse + i64(SharedScores(p, index).head_index(p)) * T::kQueries;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    log_sums[half] =
+        row + 8 * half < T::kQueries ? __ldg(of_head + row + 8 * half) : minus_infinity();
+  }
+}
 
 // All steps of a head, by a warpgroup.
 template <class T>
@@ -128,16 +170,20 @@ __device__ __forceinline__ void dq_bias_consume(const AttentionBackwardSm90BiasP
   const UnitScores<T::kBlocks> scores(p);
   const BiasTiles<T> tiles{shared.base};
   const int row0 = scores.block * T::kBlockRows + group * kGroupRows;
+  const int row = row0 + threadIdx.x / kWarpSize % 4 * 16 + threadIdx.x % kWarpSize / 4;
   KeptBias<T> kept;
   PipelineState<T::kStages> at;
-  u32 rows_phase = 0;
+  PipelineState<T::kRowSlots> rows_at;
+  float log_sums[2];
+  if (scores.first < scores.end) load_lse<T>(log_sums, p, scores.first, row);
 #pragma unroll 1
-  for (int index = scores.first; index < scores.end; ++index, rows_phase ^= 1) {
+  for (int index = scores.first; index < scores.end; ++index, rows_at.advance()) {
     const SharedScores item(p, index);
-    mbarrier_wait(shared.rows_full(), rows_phase);
+    const u32 rows_empty = tiles.rows_empty(rows_at.index);
+    mbarrier_wait(tiles.rows_full(rows_at.index), rows_at.phase);
     if constexpr (T::kKeepsBias) kept.turn_to(tiles, item.entry);
     if (row0 >= T::kQueries) {
-      release_tile<1>(shared.rows_empty());
+      release_tile<1>(rows_empty);
 #pragma unroll 1
       for (int step = 0; step < T::kSteps; ++step, at.advance()) {
         mbarrier_wait(shared.full(at.index), at.phase);
@@ -147,12 +193,14 @@ __device__ __forceinline__ void dq_bias_consume(const AttentionBackwardSm90BiasP
     }
     BiasQueryRows<T> rows{{shared, at, p.call.scale, row0}, tiles, group};
     const i64 head = item.head_index(p);
-    rows.begin(p.call.lse + head * T::kQueries);
+    rows.begin(tiles.rows(rows_at.index), log_sums);
+    // On their way while this head is worked on.
+    if (index + 1 < scores.end) load_lse<T>(log_sums, p, index + 1, row);
     rows.write_stats(p.delta + head * 2 * T::kStatsRows);
-    if constexpr (T::kInRegisters) release_tile<1>(shared.rows_empty());
+    if constexpr (T::kInRegisters) release_tile<1>(rows_empty);
     dq_bias_steps<T>(rows);
     rows.finish();
-    if constexpr (!T::kInRegisters) release_tile<1>(shared.rows_empty());
+    if constexpr (!T::kInRegisters) release_tile<1>(rows_empty);
 
     const int warp = threadIdx.x / kWarpSize % 4, first = row0 + 16 * warp;
     store_gradients<T>(static_cast<u16*>(p.dq) + item.batch * p.dq_view.batch +
@@ -173,10 +221,7 @@ __device__ __forceinline__ void attention_backward_dq_bias_sm90(
     prefetch_map(maps.q);
     prefetch_map(maps.k);
   }
-  if (threadIdx.x == 0) {
-    BiasTiles<T>{shared.base}.init();
-    shared.init();
-  }
+  if (threadIdx.x == 0) BiasTiles<T>{shared.base}.init();
   wait_for_earlier_grids();
   __syncthreads();
   if (threadIdx.x >= T::kGroups * kGroupThreads) {

@@ -18,6 +18,7 @@ struct AttentionBackwardSm90Bias {
   int key_step = 0;      // keys of a step of dq
   int query_step = 0;    // queries of a step of dkv
   int stages = 0;        // steps in shared memory or on their way, in dq and in dkv
+  int row_slots = 0;     // rows in shared memory or on their way, in dq and in dkv
   int keeps_bias = 0;    // 1: the bias of a CTA's rows stays in shared memory, in dq and in dkv
   int dbias_groups = 0;  // warpgroups that compute, in dbias; 0: it is not asked for
   int dbias_tiles = 0;   // tiles that the keys are cut into, in dbias
@@ -58,20 +59,26 @@ struct AttentionBackwardSm90Bias {
     return row_fragments(of_keys) * fragment_pitch(of_keys);
   }
 
-  // Shared memory of dq and dkv: that of the pass, a pair of barriers, the bias.
+  // Shared memory of dq and dkv: that of the pass, pairs of barriers of the bias and of the second
+  // rows, the bias, and the second rows at the first ones' multiple of bytes.
   constexpr Pass pass(bool of_keys) const { return of_keys ? passes().dkv() : passes().dq(); }
-  constexpr int bias_barrier_offset(bool of_keys) const { return pass(of_keys).shared_bytes(); }
+  constexpr int more_barriers_offset(bool of_keys) const { return pass(of_keys).shared_bytes(); }
   constexpr int bias_offset(bool of_keys) const {
-    return up(bias_barrier_offset(of_keys) + 16, 128);
+    return up(more_barriers_offset(of_keys) + 32, 128);
   }
   // Of a warpgroup: all columns, or a step's.
   constexpr int bias_fragments(bool of_keys) const {
     return keeps_bias ? column_fragments(of_keys) : pass(of_keys).step / 16;
   }
   constexpr int bias_slots() const { return keeps_bias ? 1 : stages; }
+  constexpr int second_rows_offset(bool of_keys) const {
+    return up(
+        bias_offset(of_keys) + bias_slots() * groups * bias_fragments(of_keys) * fragment_bytes(),
+        1024);
+  }
   constexpr int shared_bytes(bool of_keys) const {
-    return bias_offset(of_keys) +
-           bias_slots() * groups * bias_fragments(of_keys) * fragment_bytes();
+    return second_rows_offset(of_keys) +
+           (row_slots - 1) * pass(of_keys).row_operands * pass(of_keys).row_tile_bytes();
   }
 
   // dbias, whose threads and registers are those of a pass of as many warpgroups.
@@ -109,7 +116,7 @@ struct AttentionBackwardSm90Bias {
 
   struct Rule {
     const char* sentence;
-    int AttentionBackwardSm90Bias::*reads[5];
+    int AttentionBackwardSm90Bias::*reads[6];
     bool (*holds)(const AttentionBackwardSm90Bias&);
   };
 };
@@ -137,13 +144,13 @@ constexpr AttentionBackwardSm90BiasRules attention_backward_sm90_bias_rules() {
        "and three warpgroups",
        {&G::groups, &G::query_step},
        [](const G& g) { return g.pass(true).step_registers() <= g.pass(true).limit(); }},
-      {"shared memory of dq and dkv: rows, 2 to 4 stages and the bias in 232448 bytes, or half of "
-       "them for one warpgroup",
-       {&G::groups, &G::key_step, &G::query_step, &G::stages, &G::keeps_bias},
+      {"shared memory of dq and dkv: rows once or twice, 2 to 4 stages and the bias in 232448 "
+       "bytes, or half of them for one warpgroup",
+       {&G::groups, &G::key_step, &G::query_step, &G::stages, &G::row_slots, &G::keeps_bias},
        [](const G& g) {
          const int most = G::kCtaBytes / g.passes().ctas();
-         return g.stages >= 2 && g.stages <= 4 && g.shared_bytes(false) <= most &&
-                g.shared_bytes(true) <= most;
+         return g.stages >= 2 && g.stages <= 4 && g.row_slots >= 1 && g.row_slots <= 2 &&
+                g.shared_bytes(false) <= most && g.shared_bytes(true) <= most;
        }},
       {"dbias: 1 to 3 warpgroups, tiles of 256 keys at most, each with some; steps: 16 to 128 "
        "keys, in multiples of 16; all 0 where it is not asked for",

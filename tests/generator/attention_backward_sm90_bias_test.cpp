@@ -106,6 +106,7 @@ TEST(AttentionBackwardSm90BiasTest, ScratchHoldsNumbersOfQueriesTheBiasTwiceAndS
                                     {"kKeyStep", 112},
                                     {"kQueryStep", 80},
                                     {"kStages", 2},
+                                    {"kRowSlots", 2},
                                     {"kKeepsBias", 0},
                                     {"kDbiasGroups", 2},
                                     {"kDbiasTiles", 2},

@@ -15,7 +15,7 @@ namespace vitune {
 namespace {
 
 struct Blocks {
-  std::int64_t groups, key_step, query_step, stages, keeps_bias;
+  std::int64_t groups, key_step, query_step, stages, row_slots, keeps_bias;
   std::int64_t dbias_groups = 0, dbias_tiles = 0, dbias_step = 0;
 };
 
@@ -25,6 +25,7 @@ Config config_of(const Blocks& b) {
           {"kKeyStep", b.key_step},
           {"kQueryStep", b.query_step},
           {"kStages", b.stages},
+          {"kRowSlots", b.row_slots},
           {"kKeepsBias", b.keeps_bias},
           {"kDbiasGroups", b.dbias_groups},
           {"kDbiasTiles", b.dbias_tiles},
@@ -46,38 +47,40 @@ std::string text_of(const char* problem) { return std::string("attention_backwar
 const BiasCase kCases[] = {
     {"SharedByAll",
      "bf16 b=5 h=2 n=49 d=32 bias=bf16:1x2x49x49 dbias",
-     {1, 32, 32, 2, 0, 1, 1, 32}},
+     {1, 32, 32, 2, 2, 0, 1, 1, 32}},
     {"SharedByAllKept",
      "bf16 b=5 h=2 n=130 d=64 layout=packed bias=bf16:1x2x130x130 dbias",
-     {2, 80, 80, 3, 1, 2, 2, 64}},
+     {2, 80, 80, 3, 1, 1, 2, 2, 64}},
     {"SharedByWindows",
      "fp16 b=6 h=2 nq=70 nk=83 d=24 bias=fp16:3x2x70x83 dbias=fp32",
-     {1, 32, 48, 2, 0, 1, 1, 32}},
+     {1, 32, 48, 2, 2, 0, 1, 1, 32}},
     {"OfOneHead",
      "bf16 b=3 h=3 nq=83 nk=70 d=16 bias=fp32:1x1x83x70 dbias=bf16",
-     {1, 48, 32, 3, 1, 2, 1, 48}},
+     {1, 48, 32, 3, 1, 1, 2, 1, 48}},
     {"OfOneHeadOfWindows",
      "bf16 b=4 h=2 n=66 d=40 bias=bf16:2x1x66x66 dbias=fp16",
-     {2, 48, 48, 2, 1, 1, 1, 32}},
+     {2, 48, 48, 2, 2, 1, 1, 1, 32}},
     {"OfEachScore",
      "bf16 b=2 h=2 n=35 d=16 bias=bf16:2x2x35x35 dbias",
-     {1, 32, 32, 2, 0, 1, 1, 32}},
-    {"WithoutAGradient", "bf16 b=2 h=2 nq=19 nk=36 d=48 bias=bf16:1x2x1x36", {2, 32, 32, 2, 0}},
-    {"OfAQuery", "fp16 b=2 h=2 nq=70 nk=20 d=16 bias=fp16:1x2x70x1", {1, 32, 48, 2, 1}},
+     {1, 32, 32, 2, 1, 0, 1, 1, 32}},
+    {"WithoutAGradient", "bf16 b=2 h=2 nq=19 nk=36 d=48 bias=bf16:1x2x1x36", {2, 32, 32, 2, 2, 0}},
+    {"OfAQuery", "fp16 b=2 h=2 nq=70 nk=20 d=16 bias=fp16:1x2x70x1", {1, 32, 48, 2, 1, 1}},
     {"Strided",
      "bf16 b=2 h=2 n=67 d=64 do=bhnd dq=bhnd dk=bhnd dv=bhnd bias=bf16:1x2x67x67@0,1,134,2 dbias",
-     {2, 48, 48, 2, 1, 2, 1, 64}},
+     {2, 48, 48, 2, 2, 1, 2, 1, 64}},
     {"ThreeWarpgroups",
      "bf16 b=3 h=1 nq=130 nk=197 d=16 bias=bf16:1x1x130x197 dbias",
-     {3, 48, 48, 2, 1, 3, 3, 32}},
-    {"OneToken", "bf16 b=2 h=2 n=1 d=16 bias=bf16:1x2x1x1 dbias", {1, 32, 32, 2, 0, 1, 1, 32}},
+     {3, 48, 48, 2, 1, 1, 3, 3, 32}},
+    {"OneToken", "bf16 b=2 h=2 n=1 d=16 bias=bf16:1x2x1x1 dbias", {1, 32, 32, 2, 2, 0, 1, 1, 32}},
     {"OneKey",
      "bf16 b=2 h=2 nq=66 nk=1 d=16 bias=fp32:1x2x66x1 dbias",
-     {2, 32, 48, 2, 1, 1, 1, 32}},
-    {"HeadsOf80", "fp16 b=2 h=2 n=81 d=80 bias=fp16:1x2x81x81 dbias", {2, 48, 48, 2, 0, 2, 1, 48}},
+     {2, 32, 48, 2, 1, 1, 1, 1, 32}},
+    {"HeadsOf80",
+     "fp16 b=2 h=2 n=81 d=80 bias=fp16:1x2x81x81 dbias",
+     {2, 48, 48, 2, 2, 0, 2, 1, 48}},
     {"HeadsOf128",
      "bf16 b=2 h=1 n=73 d=128 bias=bf16:1x1x73x73 dbias",
-     {2, 48, 48, 2, 0, 2, 1, 32}},
+     {2, 48, 48, 2, 1, 0, 2, 1, 32}},
 };
 
 constexpr char kArrange[] = "attention_backward/arrange_bias_sm90.cuh";
@@ -90,7 +93,7 @@ constexpr char kDbias[] = "attention_backward/dbias_sm90.cuh";
 
 // Windows and heads with biases of their own, several blocks, steps and tiles, tails of all.
 constexpr char kWindows[] = "bf16 b=6 h=2 nq=70 nk=83 d=24 bias=bf16:2x2x70x83 dbias";
-constexpr Blocks kSmall = {1, 32, 32, 2, 0, 1, 1, 32};
+constexpr Blocks kSmall = {1, 32, 32, 2, 1, 0, 1, 1, 32};
 constexpr Mistake kWindowsMistakes[] = {
     // The bias in its order: rows, columns, ends, batches and heads of another one.
     {kArrange, "lane % 4 * 2;", "lane % 4;"},
@@ -112,7 +115,9 @@ constexpr Mistake kWindowsMistakes[] = {
     {kFragments, "i64(entry) * T::kRowFragments + block", "block"},
     {kFragments, "block * T::kGroups + group", "group"},
     // dq and dkv.
-    {kDq, "? -value : value", "? value : value"},
+    {kDq, "? -log_sums[half] : log_sums[half]", "? log_sums[half] : log_sums[half]"},
+    {kDq, "load_lse<T>(log_sums, p, index + 1, row)", "load_lse<T>(log_sums, p, index, row)"},
+    {kDq, "load_fragment(out, rows + 2 * T", "load_fragment(out, rows + 1 * T"},
     {kDq, "numbers.values[j], this->lse[j / 2 % 2]", "numbers.values[j], this->lse[0]"},
     {kDq, "const int first = step * T::kBiasFragments;", "const int first = 0;"},
     {kDq, "                       p.call.scale);", "                       1.f);"},
@@ -136,13 +141,14 @@ constexpr Mistake kWindowsMistakes[] = {
 
 // A bias that stays, fp32, of one head; two warpgroups, two tiles of keys.
 constexpr char kOneHead[] = "fp16 b=3 h=2 nq=70 nk=140 d=16 bias=fp32:3x1x70x140 dbias=fp16";
-constexpr Blocks kKept = {2, 48, 48, 2, 1, 2, 2, 48};
+constexpr Blocks kKept = {2, 48, 48, 2, 2, 1, 2, 2, 48};
 constexpr Mistake kOneHeadMistakes[] = {
     {kBits, "to + 128 * 16", "to + 128 * 8"},
     {kFragments, "at + i * 16 * kGroupThreads", "at + i * 16"},
     {kFragments, "if (entry == held) return;", "if (held >= 0) return;"},
     {kFragments, "if (entry == held) return false;", "if (held >= 0) return false;"},
     {kFragments, "(slot * T::kGroups + group)", "(slot * T::kGroups)"},
+    {kFragments, "slot > 0 ? T::kSecondRowsOffset : 0", "0"},
     {kItems, "first_batch = of_entry / u32(p.dbias_heads)", "first_batch = of_entry % u32(2)"},
     {kDq, "(T::kKeepsBias ? number * (T::kStep / 16)", "(T::kKeepsBias ? 0 * (T::kStep / 16)"},
     {kDkv, "(T::kKeepsBias ? number * (T::kStep / 16)", "(T::kKeepsBias ? 0 * (T::kStep / 16)"},
@@ -161,10 +167,10 @@ constexpr MissingWait kUnordered[] = {
      {kDq, "wait_for_loaded(shared.empty(at.index), at.phase);", ""},
      "a race"},
     {"QueriesNotWaitedFor",
-     {kDq, "mbarrier_wait(shared.rows_full(), rows_phase);", ""},
+     {kDq, "mbarrier_wait(tiles.rows_full(rows_at.index), rows_at.phase);", ""},
      "a race|never ends"},
     {"QueriesStillRead",
-     {kDq, "wait_for_loaded(shared.rows_empty(), rows_phase);", ""},
+     {kDq, "wait_for_loaded(tiles.rows_empty(rows_at.index), rows_at.phase);", ""},
      "a race|without fence"},
     {"ScoresNotWaitedFor", {kDq, "wgmma_wait<1>();", ""}, "a race|erred by|gave NaN"},
     {"StepsNotWaitedFor",
@@ -174,10 +180,10 @@ constexpr MissingWait kUnordered[] = {
      {kDkv, "wait_for_loaded(shared.empty(at.index), at.phase);", ""},
      "a race|without fence"},
     {"RowsNotWaitedFor",
-     {kDkv, "mbarrier_wait(shared.rows_full(), rows_phase);", ""},
+     {kDkv, "mbarrier_wait(tiles.rows_full(rows_at.index), rows_at.phase);", ""},
      "a race|never ends"},
     {"RowsStillRead",
-     {kDkv, "wait_for_loaded(shared.rows_empty(), rows_phase);", ""},
+     {kDkv, "wait_for_loaded(tiles.rows_empty(rows_at.index), rows_at.phase);", ""},
      "a race|without fence"},
     {"ScoresOfKeysNotWaitedFor",
      {kDkv, "wgmma_wait<1>();  // the scores are there", "// the scores are there"},
@@ -204,6 +210,12 @@ constexpr MissingWait kUnordered[] = {
 };
 
 constexpr MissingWait kUnorderedKept[] = {
+    {"SecondQueriesStillRead",
+     {kDq, "wait_for_loaded(tiles.rows_empty(rows_at.index), rows_at.phase);", ""},
+     "a race|without fence"},
+    {"SecondRowsStillRead",
+     {kDkv, "wait_for_loaded(tiles.rows_empty(rows_at.index), rows_at.phase);", ""},
+     "a race|without fence"},
     {"KeptBiasNotWaitedFor",
      {kFragments, "mbarrier_wait(tiles.full(), phase);", ""},
      "a race|never ends"},
@@ -287,7 +299,7 @@ class AttentionBackwardSm90BiasKeptUnorderedGpuTest
 TEST_P(AttentionBackwardSm90BiasKeptUnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
   const ProblemPtr problem =
       parse_problem(text_of("bf16 b=20 h=1 nq=20 nk=33 d=16 bias=bf16:10x1x20x33 dbias"));
-  expect_fault(problem, config_of({1, 32, 32, 2, 1, 1, 1, 32}), GetParam().mistake,
+  expect_fault(problem, config_of({1, 32, 32, 2, 2, 1, 1, 1, 32}), GetParam().mistake,
                GetParam().fault);
 }
 
