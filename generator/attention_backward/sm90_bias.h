@@ -45,6 +45,9 @@ class AttentionBackwardSm90BiasFamily final : public GemmFamily {
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override;
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
+  // Of a wide tile of dbias some sums are put aside once for each batch entry, between thousands of
+  // instructions; that wins or loses by measurement.
+  int harmless_spill_bytes() const override { return 128; }
   bool reads_tensor_maps(const Config&) const override { return true; }
   GemmBlock block(const Config& config) const override {
     return {AttentionBackwardSm90Bias::kGroupRows * config.at("kGroups"), config.at("kKeyStep"),

@@ -16,7 +16,7 @@ using Shape = AttentionBackwardSm90Bias;
 constexpr int kUsualSms = 132;      // an H200's, for a device that does not say
 constexpr int kNarrowestStep = 32;  // of those that are tried
 constexpr int kStepUnit = 16;
-constexpr int kNarrowestTile = 64;  // of dbias, where there are several
+constexpr int kNarrowestTile = 64;  // of dbias, where there are several; half of it of wide heads
 
 const Tunables<Shape>& tunables_of_sm90_bias() {
   static const auto& all = *new Tunables<Shape>{
@@ -85,7 +85,8 @@ double scores_of_cta(const AttentionBackwardProblem& p, int blocks, int resident
 
 double pass_clocks(const AttentionBackwardProblem& p, const Shape& shape, bool of_keys,
                    const DeviceInfo& device) {
-  constexpr double kItemLatency = 2500, kSharedOperand = 1.25, kFewStages = 1.03;
+  constexpr double kItemLatency = 2500, kLoadLatency = 1000;  // of which the rows' copies
+  constexpr double kSharedOperand = 1.25, kFewStages = 1.03;
   const AttentionBackwardSm90 passes = shape.passes();
   const Shape::Pass pass = shape.pass(of_keys);
   const int blocks = of_keys ? passes.key_blocks() : passes.query_blocks();
@@ -97,7 +98,8 @@ double pass_clocks(const AttentionBackwardProblem& p, const Shape& shape, bool o
                     exponential_clocks(width), 2 * width * pass.row_bytes() + bias}
         .clocks();
   };
-  double clocks = kItemLatency + pass.whole_steps() * step(pass.step);
+  double clocks = kItemLatency - (shape.row_slots == 2 ? kLoadLatency : 0);
+  clocks += pass.whole_steps() * step(pass.step);
   if (pass.tail() > 0) clocks += step(Shape::up(pass.tail(), 8));
   return (pass.stages >= 3 ? 1 : kFewStages) * clocks *
          scores_of_cta(p, blocks, passes.ctas(), device);
@@ -105,7 +107,7 @@ double pass_clocks(const AttentionBackwardProblem& p, const Shape& shape, bool o
 
 double dbias_clocks(const AttentionBackwardProblem& p, const Shape& shape,
                     const DeviceInfo& device) {
-  constexpr double kSharedOperand = 64.0, kNumberBytes = 4;
+  constexpr double kSharedOperand = 64.0, kNumberBytes = 4, kWideTile = 128, kSpills = 1.1;
   if (shape.dbias_groups == 0) return 0;
   const AttentionBackwardSm90 sums = shape.sums();
   const double keys = shape.tile_keys();
@@ -116,7 +118,11 @@ double dbias_clocks(const AttentionBackwardProblem& p, const Shape& shape,
                       static_cast<double>(shape.dbias_stage_bytes())};
   const int blocks = shape.row_tiles() * shape.key_tiles();
   const double flush = kNumberBytes * shape.tile_rows() * keys / 4;  // of a fourth of its clocks
-  return tile.clocks() * scores_of_cta(p, blocks, sums.ctas(), device) + flush;
+  // Beyond that ptxas 13.0 spills some sums.
+  const double spills = keys <= kWideTile ? 1 : kSpills;
+  // Of equal ones the wider steps.
+  const double narrow = 1 + (operand - 1) / 100;
+  return narrow * spills * tile.clocks() * scores_of_cta(p, blocks, sums.ctas(), device) + flush;
 }
 
 }  // namespace
@@ -166,12 +172,16 @@ std::vector<Constraint> AttentionBackwardSm90BiasFamily::rules(const Problem& pr
        [](const Shape& s) {
          return s.dbias_groups <= 2 || (s.dbias_groups - 1) * Shape::kGroupRows < s.queries;
        });
-  rule("dbias: one tile, or tiles of 64 keys at least, and steps no wider than a tile",
-       {&Shape::dbias_groups, &Shape::dbias_tiles, &Shape::dbias_step}, [](const Shape& s) {
-         if (s.dbias_groups == 0) return true;
-         return (s.dbias_tiles == 1 || s.tile_keys() >= kNarrowestTile) &&
-                (s.dbias_step == kNarrowestStep || s.dbias_step < s.tile_keys() + kStepUnit);
-       });
+  rule(
+      "dbias: one tile, or tiles of 64 keys at least, 32 of heads beyond 64, and steps no wider "
+      "than "
+      "a tile",
+      {&Shape::dbias_groups, &Shape::dbias_tiles, &Shape::dbias_step}, [](const Shape& s) {
+        if (s.dbias_groups == 0) return true;
+        const int least = s.head_dim > 64 ? kNarrowestTile / 2 : kNarrowestTile;
+        return (s.dbias_tiles == 1 || s.tile_keys() >= least) &&
+               (s.dbias_step == kNarrowestStep || s.dbias_step < s.tile_keys() + kStepUnit);
+      });
   return rules;
 }
 

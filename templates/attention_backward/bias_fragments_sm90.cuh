@@ -76,9 +76,9 @@ struct BiasTiles {
   }
   // By one thread, before any other uses a barrier.
   __device__ __forceinline__ void init() const {
-    for (const u32 pair : {full(), full() + 16}) {
-      mbarrier_init(pair, 1);
-      mbarrier_init(pair + 8, 4 * T::kGroups);
+    for (int pair = 0; pair < 2; ++pair) {
+      mbarrier_init(full() + 16 * pair, 1);
+      mbarrier_init(empty() + 16 * pair, 4 * T::kGroups);
     }
     BackwardShared<T>{base}.init();
   }

@@ -255,7 +255,7 @@ struct DbiasRows {
         sum = __fmaf_rn(weight, products.dp[i + j] - delta[half], sum);
       }
     }
-    // Now, so that few products wait for being added.
+    // Now: the compiler would let products of many steps wait for being added.
 #pragma unroll
     for (int i = 0; i < kWidth / 2; ++i) hold(sums[kFirst / 2 + i]);
   }

@@ -80,7 +80,7 @@ const BiasCase kCases[] = {
      {2, 48, 48, 2, 2, 0, 2, 1, 48}},
     {"HeadsOf128",
      "bf16 b=2 h=1 n=73 d=128 bias=bf16:1x1x73x73 dbias",
-     {2, 48, 48, 2, 1, 0, 2, 1, 32}},
+     {2, 48, 48, 2, 1, 0, 2, 2, 32}},
 };
 
 constexpr char kArrange[] = "attention_backward/arrange_bias_sm90.cuh";
@@ -91,8 +91,9 @@ constexpr char kDq[] = "attention_backward/dq_bias_sm90.cuh";
 constexpr char kDkv[] = "attention_backward/dkv_bias_sm90.cuh";
 constexpr char kDbias[] = "attention_backward/dbias_sm90.cuh";
 
-// Windows and heads with biases of their own, several blocks, steps and tiles, tails of all.
-constexpr char kWindows[] = "bf16 b=6 h=2 nq=70 nk=83 d=24 bias=bf16:2x2x70x83 dbias";
+// Windows and heads with biases of their own, of which units have one or two; several blocks, steps
+// and tiles, tails of all.
+constexpr char kWindows[] = "bf16 b=12 h=2 nq=70 nk=83 d=24 bias=bf16:4x2x70x83 dbias";
 constexpr Blocks kSmall = {1, 32, 32, 2, 1, 0, 1, 1, 32};
 constexpr Mistake kWindowsMistakes[] = {
     // The bias in its order: rows, columns, ends, batches and heads of another one.
@@ -107,7 +108,6 @@ constexpr Mistake kWindowsMistakes[] = {
      "values[2 * i + 1] | u32(values[2 * i]) << 16"},
     // Scores counted by their bias.
     {kItems, "first_batch + later * p.dbias_batches", "first_batch + later"},
-    {kItems, "rest - later * p.sharing_heads", "0"},
     {kFragments, "values[2 * i] = E::low(words[i]);", "values[2 * i] = E::high(words[i]);"},
     {kFragments, "(__fmaf_rn(score, scale, bias) - lse) * kLog2E",
      "__fmaf_rn(score, scale, bias) - lse"},
@@ -127,8 +127,6 @@ constexpr Mistake kWindowsMistakes[] = {
     {kDkv, "bias + i * T::kFragmentBytes", "bias"},
     // dbias: sums, places, what units have.
     {kDbias, "products.dp[i + j] - delta[half]", "products.dp[i + j]"},
-    {kDbias, "const bool is_there = row() + 8 * half < T::kQueries;\n      lse",
-     "const bool is_there = row() < T::kQueries;\n      lse"},
     {kDbias, "i64(unit + entry) * T", "i64(unit) * T"},
     {kDbias, "    rows.clear();\n", "    if (index == tile.scores.first) rows.clear();\n"},
     {kDbias, "unit <= last", "unit < last"},
@@ -144,6 +142,7 @@ constexpr char kOneHead[] = "fp16 b=3 h=2 nq=70 nk=140 d=16 bias=fp32:3x1x70x140
 constexpr Blocks kKept = {2, 48, 48, 2, 2, 1, 2, 2, 48};
 constexpr Mistake kOneHeadMistakes[] = {
     {kBits, "to + 128 * 16", "to + 128 * 8"},
+    {kItems, "rest - later * p.sharing_heads", "0"},
     {kFragments, "at + i * 16 * kGroupThreads", "at + i * 16"},
     {kFragments, "if (entry == held) return;", "if (held >= 0) return;"},
     {kFragments, "if (entry == held) return false;", "if (held >= 0) return false;"},
@@ -277,16 +276,16 @@ class AttentionBackwardSm90BiasUnorderedGpuTest : public AttentionBackwardSm90Bi
                                                   public testing::WithParamInterface<MissingWait> {
 };
 
-// Several scores for each unit, in one pass more steps than slots and in the other fewer, so that
-// rows come while others are still read.
+// Five scores for each unit of the emulated device's, with two biases, in one pass more steps than
+// slots and in the other fewer, so that rows come while others are still read.
 TEST_P(AttentionBackwardSm90BiasUnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
   const std::string name = GetParam().name;
   const bool has_few_keys = name == "QueriesStillRead" || name == "StepsStillRead";
   const ProblemPtr problem = parse_problem(
-      text_of(has_few_keys ? "bf16 b=20 h=1 nq=97 nk=20 d=16 bias=bf16:4x1x97x20 dbias"
-                           : "bf16 b=20 h=1 nq=20 nk=97 d=16 bias=bf16:4x1x20x97 "
-                             "dbias"));
-  expect_fault(problem, config_of(kSmall), GetParam().mistake, GetParam().fault);
+      text_of(has_few_keys ? "bf16 b=40 h=1 nq=97 nk=20 d=16 bias=bf16:10x1x97x20 dbias"
+                           : "bf16 b=40 h=1 nq=20 nk=97 d=16 bias=bf16:10x1x20x97 dbias"));
+  expect_fault(problem, config_of({2, 32, 32, 2, 1, 0, 2, 1, 32}), GetParam().mistake,
+               GetParam().fault);
 }
 
 INSTANTIATE_TEST_SUITE_P(EachWait, AttentionBackwardSm90BiasUnorderedGpuTest,
@@ -298,8 +297,8 @@ class AttentionBackwardSm90BiasKeptUnorderedGpuTest
 
 TEST_P(AttentionBackwardSm90BiasKeptUnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
   const ProblemPtr problem =
-      parse_problem(text_of("bf16 b=20 h=1 nq=20 nk=33 d=16 bias=bf16:10x1x20x33 dbias"));
-  expect_fault(problem, config_of({1, 32, 32, 2, 2, 1, 1, 1, 32}), GetParam().mistake,
+      parse_problem(text_of("bf16 b=40 h=1 nq=20 nk=33 d=16 bias=bf16:20x1x20x33 dbias"));
+  expect_fault(problem, config_of({2, 32, 32, 2, 2, 1, 2, 1, 32}), GetParam().mistake,
                GetParam().fault);
 }
 
