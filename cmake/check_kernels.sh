@@ -180,6 +180,13 @@ for problem in "b=4 h=16 n=4096 d=128" "b=32 h=16 n=257 d=80" "b=32 h=12 n=197 d
   compile_form "a gradient of attention" 2 sm_80,sm_89 kFamily=0 "attention_backward bf16 $problem"
 done
 expect_no_spill "gradients of attention" 32
+# With a bias on wgmma: defaults of each type and broadcast, head sizes of each swizzle.
+: >"$list"
+for problem in "b=32 h=12 n=197 d=64 bias=bf16:1x12x197x197 dbias" "b=512 h=4 n=144 d=32 bias=fp32:1x4x144x144 dbias" \
+    "b=8 h=4 nq=70 nk=333 d=72 bias=fp16:2x1x70x333" "b=4 h=2 n=96 d=128 bias=bf16:1x2x96x96 dbias=fp32"; do
+  compile_form "a gradient of attention with a bias" 1 sm_90 kFamily=2 "attention_backward bf16 $problem"
+done
+expect_no_spill "gradients of attention with a bias" 32
 # Windows in place: Swin's two, padding, MaxViT's grid, head sizes that are no power of two.
 if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=3 d=32 bias=bf16:1x3x49x49" \
     "window_attention bf16 b=8 image=24 window=12 shift=6 h=4 d=32 bias=bf16:4x4x144x144" \

@@ -18,5 +18,8 @@ const GemmFamily& attention_backward_sm80();
 // wgmma, two passes fed by tensor maps (sm90.cpp): tensors aligned to 16 bytes, without a bias and
 // a mask.
 const GemmFamily& attention_backward_sm90();
+// wgmma, with a bias and its gradient (sm90_bias.cpp): the same tensors, heads with keys of their
+// own, neither a mask nor a causal one.
+const GemmFamily& attention_backward_sm90_bias();
 
 }  // namespace vitune
