@@ -18,5 +18,8 @@ const GemmFamily& attention_backward_sm80();
 // wgmma, two passes fed by tensor maps (sm90.cpp): tensors aligned to 16 bytes, without a bias and
 // a mask.
 const GemmFamily& attention_backward_sm90();
+// mma.sync, one pass (short.cpp): up to 128 rows of as many query heads as kv heads, on every
+// architecture.
+const GemmFamily& attention_backward_short();
 
 }  // namespace vitune
