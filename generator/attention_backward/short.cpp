@@ -128,9 +128,9 @@ LaunchPlan AttentionBackwardShortFamily::plan(const Problem& problem, const Conf
   const bool has_finish = p.dbias && parts > 1;
   const std::int64_t grids[] = {
       parts * entries_of(p),
-      has_finish ? std::min(ceil_div(dbias_elements(p), std::int64_t{kFinishThreads}),
-                            kMostFinishCtas)
-                 : 0};
+      has_finish
+          ? std::min(ceil_div(dbias_elements(p), std::int64_t{kFinishThreads}), kMostFinishCtas)
+          : 0};
   const std::vector<KernelNeeds> needs = kernels(problem, config);
   LaunchPlan plan;
   for (std::size_t i = 0; i < (has_finish ? needs.size() : 1); ++i) {

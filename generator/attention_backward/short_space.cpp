@@ -19,7 +19,10 @@ constexpr std::int64_t kReservedBytes = 1024;  // of shared memory, of each CTA
 const Tunables<Shape>& tunables_of_short() {
   static const auto& all = *new Tunables<Shape>{
       {&Shape::warps,
-       {"kWarps", {1, 2, 3, 4, 5, 6, 7, 8}, "warps of a CTA, which share a head's keys", false,
+       {"kWarps",
+        {1, 2, 3, 4, 5, 6, 7, 8},
+        "warps of a CTA, which share a head's keys",
+        false,
         true}},
       {&Shape::buffers,
        {"kBuffers", {1, 2}, "2: the next head is copied while one is worked on", false, true}},

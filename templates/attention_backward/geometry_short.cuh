@@ -28,7 +28,7 @@ struct AttentionBackwardShort {
   static constexpr int larger(int a, int b) { return a > b ? a : b; }
 
   constexpr int threads() const { return 32 * warps; }
-  constexpr int key_groups() const { return parts(key_tiles, 2); }    // of 16 keys
+  constexpr int key_groups() const { return parts(key_tiles, 2); }  // of 16 keys
   constexpr int query_groups() const { return parts(query_tiles, 2); }
   constexpr int groups() const { return parts(key_groups(), warps); }  // of a warp
   constexpr int query_rows() const { return 8 * query_tiles; }

@@ -165,7 +165,7 @@ __device__ __forceinline__ void sum_products(GroupSums<T>& sums, u32 columns, in
 template <class T>
 __device__ __forceinline__ void sum_over_queries(GroupSums<T>& sums, const RoundedScores<T>& scores,
                                                  u32 queries, int lane) {
-  sum_products<T, T::kQueryTiles>(sums, queries, lane, [&](u32 (&a)[4], int group, int step) {
+  sum_products<T, T::kQueryTiles>(sums, queries, lane, [&](u32(&a)[4], int group, int step) {
     const bool is_half = 2 * step + 1 == T::kQueryTiles;
 #pragma unroll
     for (int i = 0; i < (is_half ? 2 : 4); ++i) a[i] = scores[group][2 * step + i / 2][i % 2];
@@ -177,13 +177,12 @@ __device__ __forceinline__ void sum_over_queries(GroupSums<T>& sums, const Round
 template <class T>
 __device__ __forceinline__ void sum_over_keys(GroupSums<T>& sums, int row0, u32 scores, u32 keys,
                                               int lane) {
-  sum_products<T, T::kKeyTiles>(sums, keys, lane, [&](u32 (&a)[4], int group, int step) {
+  sum_products<T, T::kKeyTiles>(sums, keys, lane, [&](u32(&a)[4], int group, int step) {
     const bool is_half = 2 * step + 1 == T::kKeyTiles;
     const int row = min(row0 + 16 * group, 16 * (T::kQueryGroups - 1));
     const u32 from = scores + 16 * step * T::kScorePitch + 2 * row;
     if (is_half) {
-      ldmatrix_x2_trans(a[0], a[1],
-                        from + (lane & 7) * T::kScorePitch + (lane >> 3 & 1) * 16);
+      ldmatrix_x2_trans(a[0], a[1], from + (lane & 7) * T::kScorePitch + (lane >> 3 & 1) * 16);
     } else {
       ldmatrix_x4_trans(a, from + columns_first<T::kScorePitch>(lane));
     }

@@ -98,16 +98,15 @@ __device__ __forceinline__ void load_head(const AttentionBackwardParams& p, cons
         to, place.rows(tensor, view), view.row, call.queries, thread);
   };
   const auto load_keys = [&](u32 to, const void* tensor, const AttentionView& view) {
-    load_rows<T::kHeadDim, T::kKeyRows, T::kThreads, T::kCopyBytes, 0>(
-        to, place.rows(tensor, view), view.row, call.keys, thread);
+    load_rows<T::kHeadDim, T::kKeyRows, T::kThreads, T::kCopyBytes, 0>(to, place.rows(tensor, view),
+                                                                       view.row, call.keys, thread);
   };
   load_queries(memory.gradients(buffer), p.dout, p.dout_view);
   load_queries(memory.out(buffer), call.o, call.o_view);
   load_keys(memory.keys(buffer), call.k, call.k_view);
   load_queries(memory.queries(buffer), call.q, call.q_view);
   load_keys(memory.values(buffer), call.v, call.v_view);
-  const float* const lse =
-      call.lse + (i64(place.batch) * call.heads + place.head) * call.queries;
+  const float* const lse = call.lse + (i64(place.batch) * call.heads + place.head) * call.queries;
   for (int query = thread; query < T::kQueryRows; query += T::kThreads) {
     const bool is_there = query < call.queries;
     cp_async<4>(memory.lse(buffer) + 4 * query, lse + (is_there ? query : 0), is_there);
@@ -138,21 +137,6 @@ __device__ __forceinline__ void make_numbers(const ShortMemory<T>& memory, int b
   }
 }
 
-// Sums of rows from row0 on, `rows` of the tensor, by the warp's own place in shared memory.
-template <class T>
-__device__ __forceinline__ void store_sums(u32 staging, const GroupSums<T>& sums, float factor,
-                                           u16* to, const AttentionView& view, int row0, int rows,
-                                           int lane) {
-  const int g = lane / 4;
-  __syncwarp();  // what was there before has been read
-#pragma unroll
-  for (int group = 0; group < T::kGroups; ++group) {
-    stage_sums<T>(staging + 16 * group * T::kPitch, g, g + 8, lane % 4, sums[group], factor);
-  }
-  __syncwarp();
-  store_rows<T, 16 * T::kGroups>(staging, to + row0 * view.row, view.row, rows - row0, lane);
-}
-
 // A warp and what stays from head to head.
 template <class T>
 struct ShortWarp {
@@ -170,8 +154,9 @@ struct ShortWarp {
         memory{shared} {}
 
   // P' and dS' of the warp's keys; dS' to shared memory too.
-  __device__ __forceinline__ void make_scores(RoundedScores<T>& weights, RoundedScores<T>& gradients,
-                                              const ShortPlace& place, int buffer) {
+  __device__ __forceinline__ void make_scores(RoundedScores<T>& weights,
+                                              RoundedScores<T>& gradients, const ShortPlace& place,
+                                              int buffer) {
     const AttentionParams& call = p.call;
     KeyMask<T> mask;
     mask.load(call, place.batch, place.head, key0, lane);
@@ -195,20 +180,33 @@ struct ShortWarp {
       RoundedScores<T> weights, gradients;
       make_scores(weights, gradients, place, buffer);
       sum_over_queries<T>(sums, weights, memory.gradients(buffer), lane);
-      store_sums<T>(staging, sums, 1.f, place.rows(p.dv, p.dv_view), p.dv_view, key0, call.keys,
-                    lane);
+      store(sums, 1.f, p.dv, p.dv_view, place, staging, key0, call.keys);
       sum_over_queries<T>(sums, gradients, memory.queries(buffer), lane);
     }
-    store_sums<T>(staging, sums, call.scale, place.rows(p.dk, p.dk_view), p.dk_view, key0,
-                  call.keys, lane);
+    store(sums, call.scale, p.dk, p.dk_view, place, staging, key0, call.keys);
     __syncthreads();  // all of dS is there
 #pragma unroll 1
     for (int row0 = T::kWarpKeys * warp; row0 < 16 * T::kQueryGroups;
          row0 += T::kWarpKeys * T::kWarps) {
       sum_over_keys<T>(sums, row0, memory.scores(), memory.keys(buffer), lane);
-      store_sums<T>(staging, sums, call.scale, place.rows(p.dq, p.dq_view), p.dq_view, row0,
-                    call.queries, lane);
+      store(sums, call.scale, p.dq, p.dq_view, place, staging, row0, call.queries);
     }
+  }
+
+  // Sums to rows of a tensor from row0 on, of which there are `rows`: by the warp's own place in
+  // shared memory.
+  __device__ __forceinline__ void store(const GroupSums<T>& sums, float factor, void* tensor,
+                                        const AttentionView& view, const ShortPlace& place,
+                                        u32 staging, int row0, int rows) const {
+    __syncwarp();  // what was there before has been read
+#pragma unroll
+    for (int group = 0; group < T::kGroups; ++group) {
+      stage_sums<T>(staging + 16 * group * T::kPitch, lane / 4, lane / 4 + 8, lane % 4, sums[group],
+                    factor);
+    }
+    __syncwarp();
+    store_rows<T, T::kWarpKeys>(staging, place.rows(tensor, view) + row0 * view.row, view.row,
+                                rows - row0, lane);
   }
 
   // The sums of the bias's gradient, or a part of them.
