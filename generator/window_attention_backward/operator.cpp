@@ -36,7 +36,9 @@ class WindowAttentionBackward final : public OperatorOf<WindowAttentionBackwardP
            "bias=bf16:4x3x49x49 dtable=169";
   }
   std::span<const Family* const> families() const override {
-    static const Family* const all[] = {&window_attention_backward_sm80()};
+    // Defaults are in this order.
+    static const Family* const all[] = {&window_attention_backward_short(),
+                                        &window_attention_backward_sm80()};
     return all;
   }
 

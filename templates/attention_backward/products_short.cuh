@@ -163,8 +163,8 @@ __device__ __forceinline__ void sum_products(GroupSums<T>& sums, u32 columns, in
 
 // dV or dK of a warp's keys: P' or dS', which it holds, times dO or Q.
 template <class T>
-__device__ __forceinline__ void sum_over_queries(GroupSums<T>& sums, const RoundedScores<T>& scores,
-                                                 u32 queries, int lane) {
+__device__ __forceinline__ void sum_held(GroupSums<T>& sums, const RoundedScores<T>& scores,
+                                         u32 queries, int lane) {
   sum_products<T, T::kQueryTiles>(sums, queries, lane, [&](u32(&a)[4], int group, int step) {
     const bool is_half = 2 * step + 1 == T::kQueryTiles;
 #pragma unroll
@@ -175,8 +175,8 @@ __device__ __forceinline__ void sum_over_queries(GroupSums<T>& sums, const Round
 // dQ of a warp's rows from row0 on, a group after each 16: dS' at `scores`, of all keys, times K.
 // Rows of groups behind the last one are nobody's.
 template <class T>
-__device__ __forceinline__ void sum_over_keys(GroupSums<T>& sums, int row0, u32 scores, u32 keys,
-                                              int lane) {
+__device__ __forceinline__ void sum_shared(GroupSums<T>& sums, int row0, u32 scores, u32 keys,
+                                           int lane) {
   sum_products<T, T::kKeyTiles>(sums, keys, lane, [&](u32(&a)[4], int group, int step) {
     const bool is_half = 2 * step + 1 == T::kKeyTiles;
     const int row = min(row0 + 16 * group, 16 * (T::kQueryGroups - 1));

@@ -179,16 +179,16 @@ struct ShortWarp {
     {
       RoundedScores<T> weights, gradients;
       make_scores(weights, gradients, place, buffer);
-      sum_over_queries<T>(sums, weights, memory.gradients(buffer), lane);
+      sum_held<T>(sums, weights, memory.gradients(buffer), lane);
       store(sums, 1.f, p.dv, p.dv_view, place, staging, key0, call.keys);
-      sum_over_queries<T>(sums, gradients, memory.queries(buffer), lane);
+      sum_held<T>(sums, gradients, memory.queries(buffer), lane);
     }
     store(sums, call.scale, p.dk, p.dk_view, place, staging, key0, call.keys);
     __syncthreads();  // all of dS is there
 #pragma unroll 1
     for (int row0 = T::kWarpKeys * warp; row0 < 16 * T::kQueryGroups;
          row0 += T::kWarpKeys * T::kWarps) {
-      sum_over_keys<T>(sums, row0, memory.scores(), memory.keys(buffer), lane);
+      sum_shared<T>(sums, row0, memory.scores(), memory.keys(buffer), lane);
       store(sums, call.scale, p.dq, p.dq_view, place, staging, row0, call.queries);
     }
   }

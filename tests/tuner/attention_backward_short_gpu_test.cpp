@@ -52,7 +52,7 @@ const ShortCase kCases[] = {
     {"ClipImagesTwoGroups", "bf16 b=3 h=3 n=50 d=64 layout=packed", {2, 1, 4}},
     {"ClipTexts", "bf16 b=2 h=2 n=77 d=64 causal", {5, 1, 2}},
     {"ClipTextsUnevenWarps", "fp16 b=2 h=2 n=77 d=32 causal", {3, 1, 1}},
-    {"SwinNextOnItsWay", "bf16 b=9 h=4 n=49 d=32", {2, 2, 3}},
+    {"NextOnItsWay", "bf16 b=60 h=4 n=33 d=32", {2, 2, 3}},
     {"SwinOneWarp", "bf16 b=3 h=2 n=30 d=32", {1, 2, 2}},
     {"WholeTiles", "bf16 b=4 h=6 n=64 d=32 layout=packed", {4, 2, 3}},
     {"OneToken", "bf16 b=2 h=2 n=1 d=16", {1, 1, 1}},
@@ -71,7 +71,7 @@ const ShortCase kCases[] = {
     {"BiasOfKeys", "fp16 b=2 h=2 nq=20 nk=52 d=72 bias=fp16:2x2x1x52", {2, 1, 2}},
     {"BiasOfEach", "bf16 b=3 h=2 n=33 d=16 bias=fp32:3x2x33x33 causal", {3, 2, 2}},
     {"DbiasOfAll", "bf16 b=9 h=2 n=49 d=32 bias=bf16:1x2x49x49 dbias", {4, 1, 3}},
-    {"DbiasTwoGroups", "bf16 b=9 h=2 n=49 d=32 bias=bf16:1x2x49x49 dbias=fp32", {2, 2, 3}},
+    {"DbiasTwoGroups", "bf16 b=120 h=2 n=33 d=32 bias=bf16:1x2x33x33 dbias=fp32", {2, 2, 3}},
     {"DbiasOfHeads", "fp16 b=6 h=3 n=30 d=32 bias=fp32:2x1x30x30 dbias", {2, 1, 2}},
     {"DbiasOfEach",
      "bf16 b=2 h=2 nq=24 nk=40 d=48 bias=bf16:2x2x24x40 mask=bool:24x40 dbias",
@@ -107,7 +107,7 @@ constexpr Mistake kPlainMistakes[] = {
     {kShort, "(sums, gradients, memory.queries(buffer)", "(sums, weights, memory.queries(buffer)"},
     {kShort, "(sums, weights, memory.gradients(buffer)", "(sums, weights, memory.queries(buffer)"},
     {kShort, "memory.values(buffer) + own", "memory.keys(buffer) + own"},
-    {kShort, "memory.scores(), memory.keys(buffer)", "memory.scores(), memory.values(buffer)"},
+    {kShort, "memory.scores(), memory.keys(buffer)", "memory.scores(), memory.queries(buffer)"},
     {kProducts, "[2 * step + i / 2][i % 2]", "[2 * step + i / 2][1 - i % 2]"},
     {kProducts, "from + columns_first<T::kScorePitch>", "from + rows_first<T::kScorePitch>"},
     // Steps, rows and groups left out.
@@ -121,7 +121,7 @@ constexpr Mistake kPlainMistakes[] = {
 
 // A bias that batch entries and heads share, and a mask.
 constexpr char kShared[] =
-    "bf16 b=6 h=2 nq=20 nk=36 d=16 layout=bnhd bias=fp32:2x1x20x36 mask=bool:6x1x20x36 causal "
+    "bf16 b=90 h=2 nq=20 nk=36 d=16 layout=bnhd bias=fp32:2x1x20x36 mask=bool:90x1x20x36 causal "
     "dbias";
 constexpr Blocks kBiased = {3, 1, 2};
 constexpr Mistake kBiasMistakes[] = {
@@ -213,7 +213,7 @@ class AttentionBackwardShortUnorderedGpuTest : public AttentionBackwardShortGpuT
  protected:
   void expect_race(const Blocks& blocks) const {
     const ProblemPtr problem =
-        parse_problem(text_of("bf16 b=40 h=1 n=50 d=16 layout=bnhd bias=bf16:50x50 dbias"));
+        parse_problem(text_of("bf16 b=160 h=1 n=33 d=16 layout=bnhd bias=bf16:33x33 dbias"));
     expect_fault(problem, config_of(*problem, blocks), GetParam().mistake, GetParam().fault);
   }
 };
