@@ -29,6 +29,7 @@ class AttentionBackwardShortFamily final : public GemmFamily {
   std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
   std::optional<double> rank(const Problem& problem, const Config& config,
                              const DeviceInfo& device) const override;
+  int harmless_spill_bytes() const override { return 64; }
   std::string templates() const override;
   std::string source(const Problem& problem, const Config& config) const override;
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override;

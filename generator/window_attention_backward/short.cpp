@@ -52,9 +52,19 @@ Shape shape_of(const WindowAttentionBackwardProblem& p, const Config& config) {
   return read_tunables(members(), config, facts_of(p));
 }
 
+// CTAs that an SM holds at once, where the compiler takes the registers that it likes to have.
+int resident_ctas(const Shape& s, const DeviceInfo& device) {
+  constexpr int kLiked = 30, kSmRegisters = 65536;
+  const int registers = Shape::parts(std::min(s.register_room(), s.registers() + kLiked), 8) * 8;
+  const std::int64_t each = s.shared_bytes() + kReservedBytes;
+  const auto by_memory =
+      static_cast<int>(std::max<std::int64_t>(device.shared_per_sm, each) / each);
+  return std::max(std::min(kSmRegisters / (s.threads() * registers), by_memory), 1);
+}
+
 // Clocks of an SM for a pair, roughly: what passes through shared memory, the tensor cores, memory;
 // or a pair's way through a CTA, of which so many are there at once.
-double pair_clocks(const Shape& s) {
+double pair_clocks(const Shape& s, int resident) {
   constexpr double kSharedBytes = 128, kProducts = 1024, kMemoryBytes = 18.6;
   constexpr double kCopyLatency = 2000, kLatency = 3000, kQuarters = 4;
   constexpr double kHidden = 0.1;  // of what waits for something slower is not hidden there
@@ -67,7 +77,7 @@ double pair_clocks(const Shape& s) {
   const double bytes = 7.0 * 2 * s.keys * s.head_dim;
   const double own = (products * kQuarters / std::min<double>(s.warps, kQuarters) + kLatency +
                       (s.buffers == 1 ? kCopyLatency : 0)) /
-                     s.min_ctas;
+                     resident;
   const double passed = shared / kSharedBytes;
   return std::max({passed, products, bytes / kMemoryBytes, own}) +
          kHidden * (passed + products + own);
@@ -81,9 +91,7 @@ class WindowBackwardShortFamily final : public Family {
   std::vector<Parameter> parameters(const Problem& problem) const override;
   std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
   std::optional<double> rank(const Problem& problem, const Config& config,
-                             const DeviceInfo&) const override {
-    return pair_clocks(shape_of(window_attention_backward_of(problem), config));
-  }
+                             const DeviceInfo& device) const override;
   int harmless_spill_bytes() const override { return 64; }
   std::string templates() const override {
     return "#include \"window_attention_backward/short_sm80.cuh\"\n";
@@ -135,6 +143,15 @@ std::vector<Constraint> WindowBackwardShortFamily::rules(const Problem& problem,
       },
       [](const Shape& s) { return formatted("{} bytes", s.shared_bytes()); }));
   return rules;
+}
+
+std::optional<double> WindowBackwardShortFamily::rank(const Problem& problem, const Config& config,
+                                                      const DeviceInfo& device) const {
+  constexpr int kAtEase = 16;
+  constexpr double kPressed = 1.03;  // where the compiler has few registers to spare
+  const Shape shape = shape_of(window_attention_backward_of(problem), config);
+  return pair_clocks(shape, resident_ctas(shape, device)) *
+         (shape.registers() + kAtEase > shape.register_room() ? kPressed : 1);
 }
 
 std::string WindowBackwardShortFamily::source(const Problem& problem, const Config& config) const {

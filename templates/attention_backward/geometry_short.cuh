@@ -22,7 +22,8 @@ struct AttentionBackwardShort {
   int dbias;                   // 1: the bias's gradient is asked for
 
   static constexpr int kMostWarps = 16, kMostWarpsOfSm = 64;
-  static constexpr int kUncounted = 36;  // registers of a thread for addresses and what passes by
+  // Registers of a thread for addresses and what passes by; and the more of those with dbias.
+  static constexpr int kUncounted = 36, kUncountedSums = 24;
 
   static constexpr int parts(int all, int each) { return (all + each - 1) / each; }
   static constexpr int larger(int a, int b) { return a > b ? a : b; }
@@ -60,7 +61,7 @@ struct AttentionBackwardShort {
   constexpr int registers() const {
     const int rounded = 4 * tiles() + groups() * head_dim / 2;
     const int stays = 2 * tiles() * bias_words + (mask != 0 ? parts(tiles(), 8) : 0) +
-                      (dbias != 0 ? 4 * tiles() : 0);
+                      (dbias != 0 ? 4 * tiles() + kUncountedSums : 0);
     return larger(8 * tiles(), rounded) + stays + kUncounted;
   }
   // The warps of a quarter of an SM share its 16,384 registers.

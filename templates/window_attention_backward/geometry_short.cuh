@@ -21,7 +21,8 @@ struct WindowBackwardShort {
   int dbias;  // 1: the bias's gradient is asked for
 
   static constexpr int kMostWarps = 16, kMostWarpsOfSm = 64;
-  static constexpr int kUncounted = 44;  // registers of a thread for addresses and what passes by
+  // Registers of a thread for addresses and what passes by; and the more of those with dbias.
+  static constexpr int kUncounted = 44, kUncountedSums = 20;
 
   static constexpr int parts(int all, int each) { return (all + each - 1) / each; }
   static constexpr int larger(int a, int b) { return a > b ? a : b; }
@@ -46,7 +47,8 @@ struct WindowBackwardShort {
   constexpr int bias_words() const { return bias == 0 ? 0 : bias == 1 ? 2 : 1; }
   constexpr int registers() const {
     const int rounded = 4 * held_tiles() + groups() * head_dim / 2;
-    const int stays = 2 * held_tiles() * bias_words() + (dbias != 0 ? 4 * held_tiles() : 0);
+    const int stays =
+        2 * held_tiles() * bias_words() + (dbias != 0 ? 4 * held_tiles() + kUncountedSums : 0);
     return larger(8 * held_tiles(), rounded) + stays + kUncounted;
   }
   // The warps of a quarter of an SM share its 16,384 registers.
