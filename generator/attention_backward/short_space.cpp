@@ -38,7 +38,7 @@ const Tunables<Shape>& tunables_of_short() {
 
 // CTAs that an SM holds at once, where the compiler takes the registers that it likes to have.
 int resident_ctas(const Shape& s, const DeviceInfo& device) {
-  constexpr int kLiked = 40, kSmRegisters = 65536;
+  constexpr int kLiked = 42, kSmRegisters = 65536;
   const int registers = Shape::parts(std::min(s.register_room(), s.registers() + kLiked), 8) * 8;
   const std::int64_t sm_shared =
       std::max<std::int64_t>(device.shared_per_sm, s.shared_bytes() + kReservedBytes);
@@ -50,7 +50,7 @@ int resident_ctas(const Shape& s, const DeviceInfo& device) {
 // or a head's way through a CTA, of which so many are there at once.
 double head_clocks(const Shape& s, double bytes, int resident) {
   constexpr double kSharedBytes = 128, kProducts = 1024, kMemoryBytes = 18.6;
-  constexpr double kCopyLatency = 2000, kLatency = 2500, kQuarters = 4;
+  constexpr double kCopyLatency = 2000, kLatency = 2000, kGroupLatency = 1500, kQuarters = 4;
   constexpr double kHidden = 0.1;  // of what waits for something slower is not hidden there
   const double queries = s.query_bytes(), keys = s.key_bytes();
   const double scores = static_cast<double>(s.key_rows()) * s.score_pitch();
@@ -59,7 +59,7 @@ double head_clocks(const Shape& s, double bytes, int resident) {
                         2 * queries + 2 * scores + 2 * (queries + 2 * keys);
   const double products = 5.0 * s.key_rows() * s.query_rows() * s.head_dim / kProducts;
   const double way = products * kQuarters / std::min<double>(s.warps, kQuarters) + kLatency +
-                     (s.buffers == 1 ? kCopyLatency : 0);
+                     kGroupLatency * s.groups() + (s.buffers == 1 ? kCopyLatency : 0);
   const double own = way / resident, passed = shared / kSharedBytes;
   return std::max({passed, products, bytes / kMemoryBytes, own}) +
          kHidden * (passed + products + own);
@@ -109,8 +109,8 @@ std::vector<Constraint> AttentionBackwardShortFamily::rules(const Problem& probl
 std::optional<double> AttentionBackwardShortFamily::rank(const Problem& problem,
                                                          const Config& config,
                                                          const DeviceInfo& device) const {
-  constexpr int kAtEase = 16;
-  constexpr double kPressed = 1.03;  // where the compiler has few registers to spare
+  constexpr int kAtEase = 8;
+  constexpr double kPressed = 1.4;  // where the compiler has few registers to spare
   const AttentionBackwardProblem& p = attention_backward_of(problem);
   const Shape shape = attention_backward_short_shape(p, config);
   const double heads = static_cast<double>(p.forward.batch) * static_cast<double>(p.forward.heads);

@@ -22,8 +22,7 @@ struct AttentionBackwardShort {
   int dbias;                   // 1: the bias's gradient is asked for
 
   static constexpr int kMostWarps = 16, kMostWarpsOfSm = 64;
-  // Registers of a thread for addresses and what passes by; and the more of those with dbias.
-  static constexpr int kUncounted = 36, kUncountedSums = 24;
+  static constexpr int kUncounted = 36;  // registers of a thread for addresses and what passes by
 
   static constexpr int parts(int all, int each) { return (all + each - 1) / each; }
   static constexpr int larger(int a, int b) { return a > b ? a : b; }
@@ -36,7 +35,8 @@ struct AttentionBackwardShort {
   constexpr int key_rows() const { return 16 * groups() * warps; }
 
   // Shared memory: buffers of Q, dO, K, V and lse, with two of them of out too; dS, in whose place
-  // a single buffer has out before; and two numbers of each query. Rows are padded (TileRows).
+  // a single buffer has out before; two numbers of each query; and the bias of each thread's
+  // scores. Rows are padded (TileRows).
   constexpr int pitch() const { return 16 * (head_dim / 8 | 1); }
   constexpr int score_pitch() const { return 16 * (2 * query_groups() | 1); }
   constexpr int query_bytes() const { return query_rows() * pitch(); }
@@ -51,8 +51,9 @@ struct AttentionBackwardShort {
     return buffers == 2 ? scores : larger(scores, query_bytes());
   }
   constexpr int stats_bytes() const { return 8 * query_rows(); }
+  constexpr int bias_bytes() const { return 16 * threads() * parts(2 * tiles() * bias_words, 4); }
   constexpr int shared_bytes() const {
-    return buffers * buffer_bytes() + scores_bytes() + stats_bytes();
+    return buffers * buffer_bytes() + scores_bytes() + stats_bytes() + bias_bytes();
   }
 
   // Registers that a thread has at least, and may have: scores and their gradients in fp32; or
@@ -60,8 +61,8 @@ struct AttentionBackwardShort {
   constexpr int tiles() const { return groups() * query_tiles; }
   constexpr int registers() const {
     const int rounded = 4 * tiles() + groups() * head_dim / 2;
-    const int stays = 2 * tiles() * bias_words + (mask != 0 ? parts(tiles(), 8) : 0) +
-                      (dbias != 0 ? 4 * tiles() + kUncountedSums : 0);
+    const int stays = (bias_words != 0 ? 4 : 0) + (mask != 0 ? parts(tiles(), 8) : 0) +
+                      (dbias != 0 ? 4 * tiles() : 0);
     return larger(8 * tiles(), rounded) + stays + kUncounted;
   }
   // The warps of a quarter of an SM share its 16,384 registers.

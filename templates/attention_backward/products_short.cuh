@@ -26,7 +26,7 @@ struct ShortTraits : AttentionBackwardTraits<C> {
   static constexpr int kScorePitch = kG.score_pitch();
   static constexpr int kQueryBytes = kG.query_bytes(), kKeyBytes = kG.key_bytes();
   static constexpr int kLseBytes = kG.lse_bytes(), kBufferBytes = kG.buffer_bytes();
-  static constexpr int kScoresBytes = kG.scores_bytes();
+  static constexpr int kScoresBytes = kG.scores_bytes(), kStatsBytes = kG.stats_bytes();
 };
 
 // In tile j of eight queries thread (g, t) of a warp holds two queries of key g and two of key

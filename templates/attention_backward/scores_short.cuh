@@ -53,35 +53,68 @@ struct QueryNumbers {
   }
 };
 
-// The bias of a thread's scores.
+// The bias of a thread's scores, in shared memory: 16 bytes of a thread beside those of the next
+// one, in the order in which weights are made, tile by tile.
 template <class T>
-struct KeyBias {
+struct HeldBias {
   using Pair = BiasPair<T::kBias>;
-  Pair pairs[T::kBias != 0 ? T::kGroups : 1][T::kBias != 0 ? T::kQueryTiles : 1][2];
+  using Value = typename Pair::Value;
+  static constexpr int kPairWords = T::kBias == 1 ? 2 : 1, kTileWords = 2 * kPairWords;
+  u32 own;
+  u32 four[4];
 
-  // That of batch entry `entry` of the bias.
-  __device__ __forceinline__ void load(const AttentionParams& p, int entry, int head, int key0,
-                                       int lane) {
-    if constexpr (T::kBias != 0) {
-      using Value = typename Pair::Value;
-      const AttentionScoreView& view = p.bias_view;
-      const Value* const from =
-          static_cast<const Value*>(p.bias) + entry * view.batch + head * view.head;
-      each_score<T>(key0, lane, [&](int group, int j, int i, int key, int query) {
-        if (key >= p.keys || query >= p.queries) return;
-        const Value* const at = from + query * view.row + key * view.key;
-        Pair& pair = pairs[group][j][i / 2];
-        if (i % 2 == 0) {
-          pair.load_low(at);
-        } else {
-          pair.load_high(at);
-        }
-      });
-    }
+  __device__ __forceinline__ explicit HeldBias(u32 base) : own(base + 16 * threadIdx.x) {}
+
+  // at(row, column) gives the address of a score's bias, or null where there is no score; the
+  // thread's warp has the rows from row0 on.
+  template <class At>
+  __device__ __forceinline__ void keep(int row0, int lane, At&& at) const {
+    Pair pair;
+    each_score<T>(row0, lane, [&](int group, int j, int i, int row, int column) {
+      const Value* const from = at(row, column);
+      if (i % 2 == 0) {
+        pair = Pair();
+        if (from != nullptr) pair.load_low(from);
+      } else {
+        if (from != nullptr) pair.load_high(from);
+        store(word(group, j) + i / 2 * kPairWords, pair);
+      }
+    });
+  }
+
+  // Before get() of a group's tile, in the order of tiles.
+  __device__ __forceinline__ void fetch(int group, int j) {
+    const int first = word(group, j);
+    if (first % 4 != 0) return;
+    const uint4 piece = load_shared_16(address(first));
+    four[0] = piece.x;
+    four[1] = piece.y;
+    four[2] = piece.z;
+    four[3] = piece.w;
   }
   __device__ __forceinline__ float get(int group, int j, int i) const {
-    const Pair& pair = pairs[group][j][i / 2];
-    return i % 2 == 0 ? pair.low() : pair.high();
+    const int at = (word(group, j) + i / 2 * kPairWords) % 4;
+    if constexpr (T::kBias == 1) {
+      return __uint_as_float(four[at + i % 2]);
+    } else {
+      return i % 2 == 0 ? Pair::E::low(four[at]) : Pair::E::high(four[at]);
+    }
+  }
+
+ private:
+  static constexpr __device__ __forceinline__ int word(int group, int j) {
+    return (j * T::kGroups + group) * kTileWords;
+  }
+  __device__ __forceinline__ u32 address(int of_word) const {
+    return own + of_word / 4 * 16 * T::kThreads + of_word % 4 * 4;
+  }
+  __device__ __forceinline__ void store(int of_word, const Pair& pair) const {
+    if constexpr (T::kBias == 1) {
+      store_shared(address(of_word), __float_as_uint(pair.x));
+      store_shared(address(of_word + 1), __float_as_uint(pair.y));
+    } else {
+      store_shared(address(of_word), pair.bits);
+    }
   }
 };
 
@@ -122,7 +155,7 @@ struct KeyMask {
 // end are not numbers, perhaps.
 template <class T>
 __device__ __forceinline__ void weigh_keys(KeyScores<T>& s, KeyScores<T>& ds,
-                                           const QueryNumbers<T>& numbers, const KeyBias<T>& bias,
+                                           const QueryNumbers<T>& numbers, HeldBias<T>& bias,
                                            const KeyMask<T>& mask, float scale, int key0,
                                            int lane) {
   const float scale_log2 = scale * kLog2E;
@@ -133,6 +166,7 @@ __device__ __forceinline__ void weigh_keys(KeyScores<T>& s, KeyScores<T>& ds,
     numbers.get(lse, delta, j, t);
 #pragma unroll
     for (int group = 0; group < T::kGroups; ++group) {
+      if constexpr (T::kBias != 0) bias.fetch(group, j);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float score = s[group][j][i], log_sum = lse[i % 2];

@@ -5,7 +5,7 @@
 // once. Warps have keys, and all queries at once: P' and dS' are the A operands of dV = P' dO and
 // dK = scale dS' Q as they lie in registers. dQ = scale dS K takes dS by shared memory, since each
 // warp needs all keys of its queries. CTAs walk over the batch entries and heads that share a bias,
-// which stays in registers, and so do the sums of its gradient: they leave a CTA once.
+// which stays in shared memory. The sums of its gradient stay in registers: they leave a CTA once.
 #pragma once
 
 #include "attention_backward/dbias.cuh"
@@ -85,6 +85,7 @@ struct ShortMemory {
   __device__ __forceinline__ QueryNumbers<T> numbers() const {
     return {scores() + T::kScoresBytes};
   }
+  __device__ __forceinline__ u32 bias() const { return numbers().base + T::kStatsBytes; }
 };
 
 // Starts the copy of a head's rows; those past the end become zeros.
@@ -143,7 +144,7 @@ struct ShortWarp {
   const AttentionBackwardParams& p;
   const int warp, lane, key0;
   const ShortMemory<T> memory;
-  KeyBias<T> bias;
+  HeldBias<T> bias;
   KeyBiasSums<T> bias_sums;
 
   __device__ __forceinline__ ShortWarp(const AttentionBackwardParams& params, u32 shared)
@@ -151,7 +152,23 @@ struct ShortWarp {
         warp(int(threadIdx.x) / kWarpSize),
         lane(int(threadIdx.x) % kWarpSize),
         key0(T::kWarpKeys * warp),
-        memory{shared} {}
+        memory{shared},
+        bias(memory.bias()) {}
+
+  // The bias of the CTA's work.
+  __device__ __forceinline__ void keep_bias(const ShortWork<T>& work) const {
+    if constexpr (T::kBias != 0) {
+      using Value = typename HeldBias<T>::Value;
+      const AttentionParams& call = p.call;
+      const AttentionScoreView& view = call.bias_view;
+      const Value* const from =
+          static_cast<const Value*>(call.bias) + work.batch * view.batch + work.head * view.head;
+      bias.keep(key0, lane, [&](int key, int query) {
+        const bool is_there = key < call.keys && query < call.queries;
+        return is_there ? from + query * view.row + key * view.key : nullptr;
+      });
+    }
+  }
 
   // P' and dS' of the warp's keys; dS' to shared memory too.
   __device__ __forceinline__ void make_scores(RoundedScores<T>& weights,
@@ -198,6 +215,8 @@ struct ShortWarp {
   __device__ __forceinline__ void store(const GroupSums<T>& sums, float factor, void* tensor,
                                         const AttentionView& view, const ShortPlace& place,
                                         u32 staging, int row0, int rows) const {
+    // Addresses do not stay in registers from one head to the next.
+    const int lane = recomputed(this->lane);
     __syncwarp();  // what was there before has been read
 #pragma unroll
     for (int group = 0; group < T::kGroups; ++group) {
@@ -235,7 +254,7 @@ __device__ void attention_backward_short(const AttentionBackwardParams& p) {
   };
   int buffer = 0;
   load(work.part, buffer);
-  warp.bias.load(p.call, work.batch, work.head, warp.key0, warp.lane);
+  warp.keep_bias(work);
 #pragma unroll 1
   for (int i = work.part; i < work.all; i += p.parts) {
     copy_wait<0>();

@@ -21,8 +21,7 @@ struct WindowBackwardShort {
   int dbias;  // 1: the bias's gradient is asked for
 
   static constexpr int kMostWarps = 16, kMostWarpsOfSm = 64;
-  // Registers of a thread for addresses and what passes by; and the more of those with dbias.
-  static constexpr int kUncounted = 44, kUncountedSums = 20;
+  static constexpr int kUncounted = 36;  // registers of a thread for addresses and what passes by
 
   static constexpr int parts(int all, int each) { return (all + each - 1) / each; }
   static constexpr int larger(int a, int b) { return a > b ? a : b; }
@@ -33,22 +32,27 @@ struct WindowBackwardShort {
   constexpr int groups() const { return parts(row_groups(), warps); }  // of a warp
   constexpr int rows() const { return 16 * groups() * warps; }
 
-  // Shared memory: buffers of Q, K, V and dO, then P and dS, in whose place dQ is staged before.
+  // Shared memory: buffers of Q, K, V and dO; P and dS, in whose place dQ is staged before; and the
+  // bias of each thread's scores.
   constexpr int pitch() const { return 16 * (head_dim / 8 | 1); }
   constexpr int plane_bytes() const { return rows() * pitch(); }
   constexpr int buffer_bytes() const { return 4 * plane_bytes(); }
   constexpr int score_pitch() const { return larger(16 * (2 * row_groups() | 1), pitch()); }
   constexpr int scores_bytes() const { return rows() * score_pitch(); }  // of each
-  constexpr int shared_bytes() const { return buffers * buffer_bytes() + 2 * scores_bytes(); }
+  constexpr int bias_words() const { return bias == 0 ? 0 : bias == 1 ? 2 : 1; }
+  constexpr int bias_bytes() const {
+    return 16 * threads() * parts(2 * held_tiles() * bias_words(), 4);
+  }
+  constexpr int shared_bytes() const {
+    return buffers * buffer_bytes() + 2 * scores_bytes() + bias_bytes();
+  }
 
   // Registers that a thread has at least, and may have: scores and their gradients in fp32; or
   // both rounded, beside the sums of a product.
   constexpr int held_tiles() const { return groups() * tiles(); }
-  constexpr int bias_words() const { return bias == 0 ? 0 : bias == 1 ? 2 : 1; }
   constexpr int registers() const {
     const int rounded = 4 * held_tiles() + groups() * head_dim / 2;
-    const int stays =
-        2 * held_tiles() * bias_words() + (dbias != 0 ? 4 * held_tiles() + kUncountedSums : 0);
+    const int stays = (bias != 0 ? 4 : 0) + (dbias != 0 ? 4 * held_tiles() : 0);
     return larger(8 * held_tiles(), rounded) + stays + kUncounted;
   }
   // The warps of a quarter of an SM share its 16,384 registers.

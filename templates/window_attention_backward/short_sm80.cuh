@@ -6,7 +6,7 @@
 // attention_backward/products_short.cuh: warps with query rows make softmax, dS and
 // dQ = scale dS K; warps with keys then make dV = P' dO and dK = scale dS' Q of P and dS in shared
 // memory. CTAs walk over the windows of a head, all images of a window before the next one, so that
-// the bias stays in registers as long as it is the same.
+// the bias stays in shared memory as long as it is the same.
 #pragma once
 
 #include "attention/softmax.cuh"
@@ -75,50 +75,16 @@ struct WindowWalk {
   }
 };
 
-// The bias of a thread's scores, of the window that it was read for.
+// Scores from products: times the scale and the bias added, where there is one; -inf for keys past
+// the end.
 template <class T>
-struct WindowBias {
-  using Pair = BiasPair<T::kBias>;
-  Pair pairs[T::kBias != 0 ? T::kGroups : 1][T::kBias != 0 ? T::kQueryTiles : 1][2];
-  int entry = -1;
-
-  __device__ __forceinline__ void load(const AttentionParams& p, int window, int head, int row0,
-                                       int lane) {
-    if constexpr (T::kBias != 0) {
-      using Value = typename Pair::Value;
-      const int now = modulo(window, p.by_bias_batches);
-      if (now == entry) return;
-      entry = now;
-      const AttentionScoreView& view = p.bias_view;
-      const Value* const from =
-          static_cast<const Value*>(p.bias) + entry * view.batch + head * view.head;
-      each_score<T>(row0, lane, [&](int group, int j, int i, int row, int key) {
-        Pair& pair = pairs[group][j][i / 2];
-        if (i % 2 == 0) pair = Pair();
-        if (row >= T::kWindowKeys || key >= T::kWindowKeys) return;
-        const Value* const at = from + row * view.row + key;
-        if (i % 2 == 0) {
-          pair.load_low(at);
-        } else {
-          pair.load_high(at);
-        }
-      });
-    }
-  }
-  __device__ __forceinline__ float get(int group, int j, int i) const {
-    const Pair& pair = pairs[group][j][i / 2];
-    return i % 2 == 0 ? pair.low() : pair.high();
-  }
-};
-
-// Scores of a row of one group, of keys that exist: with a bias times the scale and the bias added.
-template <class T>
-__device__ __forceinline__ void bias_scores(KeyScores<T>& s, const WindowBias<T>& bias, float scale,
-                                            int t) {
+__device__ __forceinline__ void finish_scores(KeyScores<T>& s, HeldBias<T>& bias, float scale,
+                                              int t) {
 #pragma unroll
-  for (int group = 0; group < T::kGroups; ++group) {
+  for (int j = 0; j < T::kQueryTiles; ++j) {
 #pragma unroll
-    for (int j = 0; j < T::kQueryTiles; ++j) {
+    for (int group = 0; group < T::kGroups; ++group) {
+      if constexpr (T::kBias != 0) bias.fetch(group, j);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if constexpr (T::kBias != 0) {
@@ -173,7 +139,8 @@ struct WindowShortWarp {
   const WindowAttentionBackwardParams& p;
   const int lane, row0;  // the warp's first row, of queries and of keys
   const u32 base;
-  WindowBias<T> bias;
+  HeldBias<T> bias;
+  int entry = -1;  // of the bias that is kept
   KeyBiasSums<T> bias_sums;
 
   __device__ __forceinline__ WindowShortWarp(const WindowAttentionBackwardParams& params,
@@ -181,13 +148,32 @@ struct WindowShortWarp {
       : p(params),
         lane(int(threadIdx.x) % kWarpSize),
         row0(T::kWarpRows * (int(threadIdx.x) / kWarpSize)),
-        base(shared) {}
+        base(shared),
+        bias(gradients() + T::kScoresBytes) {}
 
   __device__ __forceinline__ PairRows<T> rows(int buffer) const {
     return PairRows<T>(base + buffer * T::kBufferBytes);
   }
   __device__ __forceinline__ u32 weights() const { return base + T::kBuffers * T::kBufferBytes; }
   __device__ __forceinline__ u32 gradients() const { return weights() + T::kScoresBytes; }
+
+  // The bias of a window of an image.
+  __device__ __forceinline__ void keep_bias(int window, int head) {
+    if constexpr (T::kBias != 0) {
+      using Value = typename HeldBias<T>::Value;
+      const AttentionParams& call = p.forward.call;
+      const int now = modulo(window, call.by_bias_batches);
+      if (now == entry) return;
+      entry = now;
+      const AttentionScoreView& view = call.bias_view;
+      const Value* const from =
+          static_cast<const Value*>(call.bias) + entry * view.batch + head * view.head;
+      bias.keep(row0, lane, [&](int row, int key) {
+        const bool is_there = row < T::kWindowKeys && key < T::kWindowKeys;
+        return is_there ? from + row * view.row + key : nullptr;
+      });
+    }
+  }
 
   // Softmax, dS and dQ of the warp's query rows; P and dS to shared memory.
   __device__ __forceinline__ void query_pass(const WindowPlace<T>& place, const PairRows<T>& rows) {
@@ -198,7 +184,7 @@ struct WindowShortWarp {
       KeyScores<T> s, ds;
       multiply_keys<T>(s, rows.queries + row0 * T::kPitch, rows.keys, lane);
       multiply_keys<T>(ds, rows.gradients + row0 * T::kPitch, rows.values, lane);
-      bias_scores<T>(s, bias, call.scale, lane % 4);
+      finish_scores<T>(s, bias, call.scale, lane % 4);
 #pragma unroll
       for (int group = 0; group < T::kGroups; ++group) {
 #pragma unroll
@@ -241,6 +227,7 @@ struct WindowShortWarp {
   // The warp's rows to their pixels, by its own place in shared memory.
   __device__ __forceinline__ void store(const GroupSums<T>& sums, float factor, void* to,
                                         const WindowPlace<T>& place, u32 staging) const {
+    // Addresses do not stay in registers from one pair to the next.
     const int lane = recomputed(this->lane);
 #pragma unroll
     for (int group = 0; group < T::kGroups; ++group) {
@@ -274,7 +261,7 @@ __device__ __forceinline__ void window_attention_backward_short(
   load(buffer);
 #pragma unroll 1
   for (; walk.left > 0; walk.advance()) {
-    warp.bias.load(p.forward.call, walk.window, walk.head, warp.row0, warp.lane);
+    warp.keep_bias(walk.window, walk.head);
     copy_wait<0>();
     __syncthreads();  // all rows of the pair are there, those of the last one have been read
     if constexpr (T::kBuffers == 2) load(buffer ^ 1);

@@ -130,8 +130,8 @@ constexpr Mistake kBiasMistakes[] = {
     {kScores, "- log_sum) * kLog2E", "- log_sum)"},
     {kScores, "!mask.leaves(group, j, i) ||", ""},
     {kScores, "modulo(batch, p.by_mask_batches) * view.batch", "0"},
-    {kScores, "entry * view.batch", "0"},
-    {kScores, "query * view.row + key * view.key;", "key * view.row + query * view.key;"},
+    {kShort, "work.batch * view.batch", "0"},
+    {kShort, "query * view.row + key * view.key :", "key * view.row + query * view.key :"},
     {kShort, "entry * p.dbias_batches", "entry"},
     {kShort, "? i - entry * p.call.heads", "? 0"},
     // Sums: only the last head's, a part left out, rounded to 16 bits first, of the wrong entry.

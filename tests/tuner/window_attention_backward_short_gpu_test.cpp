@@ -67,7 +67,7 @@ constexpr char kShort[] = "window_attention_backward/short_sm80.cuh";
 
 // Several windows of several biases for each CTA; a part of the rows of the last tile.
 constexpr char kSummed[] =
-    "bf16 b=40 image=10x12 window=5x4 shift=2x1 h=2 d=24 bias=bf16:6x2x20x20 dtable=9";
+    "bf16 b=40 image=35x4 window=5x4 shift=2x1 h=2 d=24 bias=bf16:7x2x20x20 dtable=9";
 constexpr Mistake kMistakes[] = {
     // Softmax: the bias's scale, its window, keys past the end, its parts.
     {kShort, "scale, bias.get", "1.f, bias.get"},
