@@ -66,7 +66,7 @@ TEST(AttentionBackwardShortTest, HasSomeDozenConfigsThatFitTheDevice) {
     for (const int d : {16, 32, 64, 72, 80, 128}) {
       const ProblemPtr problem = parsed(formatted("bf16 b=64 h=12 n=50 d={}{}", d, words));
       const std::vector<Config> configs = configs_of(*problem);
-      EXPECT_GE(configs.size(), 4u) << problem->text();
+      EXPECT_GE(configs.size(), 3u) << problem->text();
       EXPECT_LE(configs.size(), 60u) << problem->text();
       for (const Config& config : configs) {
         for (const KernelNeeds& needs : problem->op().kernels(*problem, config)) {
@@ -113,14 +113,15 @@ TEST(AttentionBackwardShortTest, SharesAnEntryOfTheBiasOutAmongCtasThatAreThereA
 class AttentionBackwardShortCompileTest : public test::RealCompilerTest,
                                           public testing::WithParamInterface<const char*> {};
 
-TEST_P(AttentionBackwardShortCompileTest, DefaultsAreNotSpilled) {
+TEST_P(AttentionBackwardShortCompileTest, DefaultsAreNotSpilledButForAFewWords) {
   const ProblemPtr problem = parsed(GetParam());
   const Config config = default_of(*problem);
   ASSERT_EQ(problem->op().family_of(config).name(), "sm80_short");
   for (const char* const arch : {"sm_80", "sm_90", "sm_120"}) {
     const CompileResult result = compiler_->compile(problem->op().request(*problem, config, arch));
     EXPECT_EQ(result.status, CompileStatus::kOk) << config.text() << '\n' << result.log;
-    EXPECT_LE(result.facts.spill_bytes, 32) << arch << ' ' << config.text();
+    EXPECT_LE(result.facts.spill_bytes, attention_backward_short().harmless_spill_bytes())
+        << arch << ' ' << config.text();
   }
 }
 
