@@ -176,9 +176,11 @@ if ! "$vitune" compile -q --csv "attention_backward fp16 b=2 h=4 hkv=2 nq=40 nk=
 fi
 echo "kernels: $(($(wc -l <"$list") - 1)) combinations of attention's gradients and architecture compile"
 : >"$list"
-for problem in "b=4 h=16 n=4096 d=128" "b=32 h=16 n=257 d=80" "b=32 h=12 n=197 d=64 bias=bf16:1x12x197x197 dbias" "b=2048 h=3 n=49 d=32 bias=bf16:1x3x49x49 dbias"; do
+for problem in "b=4 h=16 n=4096 d=128" "b=32 h=16 n=257 d=80" "b=32 h=12 n=197 d=64 bias=bf16:1x12x197x197 dbias"; do
   compile_form "a gradient of attention" 2 sm_80,sm_89 kFamily=0 "attention_backward bf16 $problem"
 done
+compile_form "a gradient of attention" 2 sm_80,sm_89 "family=sm80 kDqWarps=4 kDqKeys=64 kDqStages=2 kDqInRegisters=1 kDkvWarps=4 kDkvGroups=2 kDkvRows=32 kDkvStages=2 kDkvInRegisters=0 kDbiasKeys=64 \
+kDbiasStages=2 kGroups=0 kKeyStep=0 kQueryStep=0 kStages=0 kWarps=0 kBuffers=0 kMinCtas=0" "attention_backward bf16 b=2048 h=3 n=49 d=32 bias=bf16:1x3x49x49 dbias"
 expect_no_spill "gradients of attention" 32
 # With a bias on wgmma: defaults of each type and broadcast, head sizes of each swizzle.
 : >"$list"
@@ -187,6 +189,14 @@ for problem in "b=32 h=12 n=197 d=64 bias=bf16:1x12x197x197 dbias" "b=512 h=4 n=
   compile_form "a gradient of attention with a bias" 1 sm_90 kFamily=2 "attention_backward bf16 $problem"
 done
 expect_no_spill "gradients of attention with a bias" 32
+# Short rows, in one pass: the shapes of the list, every word, one group of keys and several.
+: >"$list"
+for form in "4 1 4;b=256 h=12 n=50 d=64" "2 1 4;b=256 h=12 n=50 d=64" "2 2 2;b=2048 h=4 n=49 d=32" "5 1 2;b=256 h=8 n=77 d=64 causal" "4 1 3;b=2048 h=3 n=49 d=32 bias=bf16:1x3x49x49 dbias" \
+  "2 1 4;b=2048 h=3 n=49 d=32 bias=bf16:1x3x49x49 dbias" "4 1 3;b=64 h=3 n=49 d=32 bias=fp32:1x3x49x49 mask=bool:64x1x49x49 dbias=bf16" "2 1 2;b=4 h=2 nq=33 nk=20 d=120 align=4 mask=bool:33x20"; do
+  read -r warps buffers ctas <<<"${form%;*}"
+  compile_form "a gradient of short rows" 5 sm_80,sm_86,sm_90,sm_100,sm_120 "family=sm80_short kWarps=$warps kBuffers=$buffers kMinCtas=$ctas" "attention_backward bf16 ${form#*;}"
+done
+expect_no_spill "gradients of short rows" 64
 # Windows in place: Swin's two, padding, MaxViT's grid, head sizes that are no power of two.
 if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=3 d=32 bias=bf16:1x3x49x49" \
     "window_attention bf16 b=8 image=24 window=12 shift=6 h=4 d=32 bias=bf16:4x4x144x144" \
@@ -209,6 +219,13 @@ for problem in "b=32 image=56 window=7 shift=3 h=3 d=32 bias=bf16:64x3x49x49 dta
   fi
 done
 expect_no_spill "gradients of windows" 32
+: >"$list"
+for form in "4 1 3;b=32 image=56 window=7 shift=3 h=3 d=32 bias=bf16:64x3x49x49 dtable=169" "2 1 4;b=64 image=56 window=7 h=2 d=32 grid bias=bf16:1x2x49x49 dbias" \
+  "2 2 3;b=32 image=56 window=7 h=2 d=32 layout=interleaved" "4 1 2;b=2 image=32 window=8 h=2 d=64 bias=fp32:1x2x64x64"; do
+  read -r warps buffers ctas <<<"${form%;*}"
+  compile_form "a gradient of windows of few pixels" 3 sm_80,sm_90,sm_120 "kBlockN=0 kKeepsScores=0 kWarps=$warps kBuffers=$buffers kMinCtas=$ctas" "window_attention_backward bf16 ${form#*;}"
+done
+expect_no_spill "gradients of windows of few pixels" 64
 # Packed sequences: short and long ones, each head size of multimodal towers, causal masks.
 if ! "$vitune" compile -q --csv "packed_attention bf16 tokens=4096 longest=64 sequences=64 h=16 d=80" \
     "packed_attention bf16 tokens=16384 longest=16384 sequences=1 h=16 d=72" \

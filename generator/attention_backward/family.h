@@ -21,5 +21,8 @@ const GemmFamily& attention_backward_sm90();
 // wgmma, with a bias and its gradient (sm90_bias.cpp): the same tensors, heads with keys of their
 // own, neither a mask nor a causal one.
 const GemmFamily& attention_backward_sm90_bias();
+// mma.sync, one pass (short.cpp): up to 128 rows of as many query heads as kv heads, on every
+// architecture.
+const GemmFamily& attention_backward_short();
 
 }  // namespace vitune

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,8 +50,23 @@ WindowAttentionBackwardParams window_attention_backward_params(
     const WindowAttentionBackwardProblem& problem, std::int64_t parts);
 std::vector<PointerSlot> window_attention_backward_pointers();
 
-// The family: mma.sync (sm80.cpp).
+// The families: mma.sync, whatever a problem asks (sm80.cpp); and the same for windows of few
+// pixels inside the image, each of whose warps has several groups of 16 rows (short.cpp).
 const Family& window_attention_backward_sm80();
+const Family& window_attention_backward_short();
+
+// What both have in common: the bias's type as templates/attention/config.cuh numbers it; facts of
+// the problem in a generated Config; the kernels behind the main one, whose templates begin with
+// the name `functions`; and all launches, with what they leave each other in scratch memory.
+int window_attention_backward_bias(const WindowAttentionProblem& problem);
+std::string window_attention_backward_facts_text(const WindowAttentionProblem& problem);
+std::string window_attention_backward_sums_text(const WindowAttentionBackwardProblem& problem,
+                                                const std::string& functions);
+std::vector<KernelNeeds> window_attention_backward_kernels(
+    const WindowAttentionBackwardProblem& problem, KernelNeeds main);
+LaunchPlan window_attention_backward_plan(const WindowAttentionBackwardProblem& problem,
+                                          const std::vector<KernelNeeds>& needs,
+                                          const DeviceInfo& device, std::span<const int> resident);
 
 std::vector<std::string> window_attention_backward_judge_entries();
 LaunchPlan window_attention_backward_answer(const WindowAttentionBackwardProblem& problem,

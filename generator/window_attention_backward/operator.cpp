@@ -3,8 +3,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/window_attention_backward/operator.h"
 
+#include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <vector>
 
 #include "core/format.h"
 #include "generator/operator_of.h"
@@ -36,7 +38,9 @@ class WindowAttentionBackward final : public OperatorOf<WindowAttentionBackwardP
            "bias=bf16:4x3x49x49 dtable=169";
   }
   std::span<const Family* const> families() const override {
-    static const Family* const all[] = {&window_attention_backward_sm80()};
+    // Defaults are in this order.
+    static const Family* const all[] = {&window_attention_backward_short(),
+                                        &window_attention_backward_sm80()};
     return all;
   }
 
@@ -78,6 +82,20 @@ class WindowAttentionBackward final : public OperatorOf<WindowAttentionBackwardP
   std::size_t work_hash(const Problem& problem) const override {
     return window_attention().work_hash(*ProblemPtr(of(problem).forward)) * 2 +
            (of(problem).sums_bias() ? 1 : 0);
+  }
+
+  // The best one of each family, or where there is only one that serves, its best two.
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override {
+    const std::vector<Config> all = Operator::defaults(problem, device, space);
+    std::vector<Config> chosen;
+    for (const Config& config : all) {
+      const auto is_alike = [&](const Config& other) {
+        return &family_of(other) == &family_of(config);
+      };
+      if (std::ranges::none_of(chosen, is_alike)) chosen.push_back(config);
+    }
+    return chosen.size() == 1 ? all : chosen;
   }
 
   std::string judge_source() const override {

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "core/error.h"
 #include "generator/window_attention_backward/kernel_spec.h"
@@ -135,11 +137,42 @@ TEST(WindowAttentionBackwardSpaceTest, EveryProblemHasADefaultInsideItsSpace) {
     EXPECT_NE(defaults[0], defaults[1]) << text;
     for (const Config& each : defaults) EXPECT_EQ(space.explain(each), std::nullopt) << text;
     for (const Config& config : configs) {
+      for (const KernelNeeds& needs : window_attention_backward().kernels(*ProblemPtr(p), config)) {
+        ASSERT_LE(needs.shared_bytes, device.shared_per_block) << text << ' ' << config.text();
+      }
+      if (window_attention_backward().family_of(config).name() != "sm80") continue;
       const WindowBackwardGeometry t = window_backward_geometry(p, config);
       ASSERT_GE(t.rows(), p.forward.keys()) << text << ' ' << config.text();
       ASSERT_LE(t.shared_bytes(), device.shared_per_block) << text << ' ' << config.text();
     }
   }
+}
+
+// Of windows that all lie in the image and are small, the family for those.
+TEST(WindowAttentionBackwardSpaceTest, WindowsOfFewPixelsHaveAFamilyOfTheirOwn) {
+  const DeviceInfo device = testing_support::h200_device();
+  for (const char* const text : kProblems) {
+    const auto p = Problem::parse(text);
+    const ProblemPtr problem = p;
+    const bool is_served = p.forward.keys() <= 80 && !p.forward.is_padded();
+    const auto refusal = window_attention_backward_short().refusal(*problem, device);
+    EXPECT_EQ(refusal.has_value(), !is_served) << text;
+    const auto name = [&](const Config& config) {
+      return std::string(problem->op().family_of(config).name());
+    };
+    const auto defaults = testing_support::defaults_of(p, device);
+    EXPECT_EQ(name(defaults.at(0)), is_served ? "sm80_short" : "sm80") << text;
+    EXPECT_EQ(name(defaults.at(1)), "sm80") << text;
+    const auto configs = testing_support::space_of(p, device).enumerate();
+    const auto own = std::ranges::count(configs, "sm80_short", name);
+    EXPECT_EQ(own > 0, is_served) << text;
+    EXPECT_LE(own, 60) << text;
+  }
+  const auto sentence = [&](const char* text) {
+    return window_attention_backward_short().refusal(*ProblemPtr(Problem::parse(text)), device);
+  };
+  EXPECT_THAT(*sentence("bf16 b=1 image=48 window=24 h=2 d=32"), HasSubstr("80 pixels, not 576"));
+  EXPECT_THAT(*sentence("bf16 b=1 image=9 window=7 h=2 d=32"), HasSubstr("beyond the image"));
 }
 
 WindowAttentionBackwardParams params_of(const KernelLaunch& launch) {
