@@ -51,7 +51,10 @@ class TrainingCall(WindowsCall):
         super().__post_init__()
         self.parameter = self._parameter()
         if self.bias is not None:
-            self.bias = self.bias.called("detach").called("contiguous")
+            # Autocast casts what that call is given; a bias that is added to scores of fp32 has their type.
+            is_cast = is_op(self.attend.node, "attention") and is_autocast(self.attend.node, self.attend.q.value.device.type)
+            bias = self.bias.called("detach")
+            self.bias = (self._of_type(bias) if is_cast else bias).called("contiguous")
         why_not = self._why_not()
         if why_not:
             raise Unsupported(why_not)
