@@ -14,7 +14,6 @@ if torch is None:
 if OPERATORS:
     raise unittest.SkipTest("windows that train are not the operators' library's: once is enough")
 
-import torch.nn.functional as F
 from torch import nn
 
 from vitune._compile.graph import benchmark, checkpoints

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Optional
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor, fx
@@ -68,7 +68,9 @@ class TrainingCall(WindowsCall):
             return f"dropout of {self.found.dropout_p:g}: the kernels that train have none"
         if attention_ops.math_alone():
             return attention_ops.MATH_ALONE
-        if is_written_after(self.back.last, set().union(*map(storages_of, self.inputs))):
+        kept = [source for operand in (self.bias, self.padding, self.parameter and self.parameter.given) if operand is not None
+                for source in operand.sources]
+        if is_written_after(self.back.last, set().union(*map(storages_of, kept))):
             return "what its backward pass keeps is written to later"
         return outside(self.attend.q.value) if self.attend.q.value.device.type != "cpu" else ""
 
