@@ -17,6 +17,8 @@ if OPERATORS:
 from torch import nn
 
 from vitune._compile.graph import benchmark, checkpoints
+from vitune._compile.graph.match import value_of, wants_gradient
+from vitune._compile.graph.tree import is_op
 from vitune._compile.patterns import windows_train
 from vitune._ops import attention as attention_ops, window_attention as window_attention_ops, window_attention_training as training
 
@@ -38,6 +40,7 @@ class WindowsCase(linear_case.TrainCase):
     def compile_fx(self, module, inputs, config_patches=None):
         nodes = [node for each in (module, *checkpoints.bodies(module)) for node in each.graph.nodes]
         self.calls = [node for node in nodes if node.target is TARGET]
+        self.layers = [all(wants_gradient(value_of(each)) for each in (node, *node.all_input_nodes)) for node in nodes if is_op(node, "linear")]
         self.left = [name for node in nodes if (name := getattr(node.target, "__name__", node.target)) in LEFT]
         return super().compile_fx(module, inputs, config_patches)
 
@@ -136,9 +139,13 @@ class TimmTest(WindowsCase):
             self.expect_windows(2, model, x_of(36, 28), **keywords)
             self.expect_windows(2, model, x_of(36, 28), replace=names, **keywords)
             model.set_grad_checkpointing(False)
-            self.targets.clear()
             self.expect_windows(2, model, x_of(36, 28), replace=names, **keywords)
             self.assertEqual(self.targets.count(OPS.linear_train.default), 2 * 2 + 1)  # the projections around it are layers of images
+
+    def test_layers_around_it_have_all_of_their_gradients(self):
+        self.expect_windows(2, padded_swin(), x_of(36, 28))
+        self.assertEqual(self.layers, [True] * len(self.layers))
+        self.assertEqual(len(self.layers), 2 * 4 + 1)
 
     def test_drop_path_trains_and_dropout_is_left(self):
         self.expect_windows(2, padded_swin(drop_path_rate=0.3), x_of(36, 28))
@@ -266,14 +273,13 @@ class PatternTest(WindowsCase):
 
     def test_sizes_that_change_are_one_graph(self):
         model = Biased(lambda m, batch: m.gathered())
-        compiled = vitune.compile(copy.deepcopy(model), replace=[self.operator], dynamic=True)
+        compiled = vitune.compile(copy.deepcopy(model), replace=[self.operator])
         for batch in (2, 3, 5):
-            x = torch.randn(batch, 4, 6, 32)
-            torch._dynamo.mark_static(x, 1), torch._dynamo.mark_static(x, 2)
+            x = torch.randn(batch, 4, 6, 32)  # the second batch tells that it changes
             (loss, grads), (want, wants) = step(compiled, x), step(model, x)
             self.assertAlmostEqual(loss, want, places=5)
             torch.testing.assert_close(grads["table"], wants["table"])
-        self.assertEqual(len(self.calls), 1)
+        self.assertEqual((len(self.calls), len(vitune.report(compiled).graphs)), (1, 2))
 
     def test_checkpoints_and_micro_batches(self):
         self.expect_windows(1, Checkpointed(Block(), 2), image())
@@ -339,16 +345,17 @@ class RaceTest(WindowsCase, race_case.RaceCase):
                                   .reshape(-1, 2, 4, 4)), image(), 2 + len(both) + 1),
                  "padding": (Block(), torch.randn(2, 5, 7, 32), 2 + len(both) + 1)}
         for name, (model, x, results) in cases.items():
-            for on in (False, True):
+            for on in (False, True):  # autocast, and parameters of 16 bits
                 with self.subTest(name, on=on):
-                    report = self.report(model, x, on, replace=None)
+                    dtype = torch.float32 if on else torch.bfloat16
+                    report = self.report(model.to(dtype), x.to(dtype), on, replace=None)
                     self.assertEqual([(call.replaced, call.reason) for call in report.calls], [(True, "")])
                     (ours, theirs), = self.raced[-1:]
                     self.assertEqual(len(ours), results)
                     for mine, other in zip(ours, theirs, strict=True):
                         self.assertEqual((mine.shape, mine.dtype), (other.shape, other.dtype))
-                        self.assertTrue(mine.isfinite().all() and mine.std() > 0.01)
-                        self.assertLessEqual((mine - other).norm().item(), (0.02 if on else 1e-5) * other.norm().item())
+                        self.assertTrue(mine.isfinite().all() and mine.float().std() > 0.01)
+                        self.assertLessEqual((mine - other).norm().item(), 0.03 * other.norm().item())
                     self.assertIn("5.0 us here, Inductor's 10.0", str(report))
 
     @unittest.skipIf(timm is None, "timm is not installed")
