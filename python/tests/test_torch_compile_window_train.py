@@ -361,6 +361,16 @@ class RaceTest(WindowsCase, race_case.RaceCase):
                         self.assertLessEqual((mine - other).norm().item(), 0.03 * other.norm().item())
                     self.assertIn("5.0 us here, Inductor's 10.0", str(report))
 
+    def test_inductor_compiles_both_passes_of_both_sides_inside_of_a_compilation(self):
+        from torch._inductor.compile_fx import compile_fx
+        with mock.patch.object(race_case.subgraph, "compile_fx", compile_fx), mock.patch.object(race_case.backend, "compile_fx", compile_fx):
+            report = self.report(Biased(lambda m, batch: m.gathered()), torch.randn(2, 5, 7, 32))
+        self.assertEqual([call.replaced for call in report.calls], [True], report)
+        (ours, theirs), = self.raced
+        for mine, other in zip(ours, theirs, strict=True):
+            self.assertEqual((mine.shape, mine.dtype), (other.shape, other.dtype))
+            self.assertLessEqual((mine - other).norm().item(), 0.03 * other.norm().item())
+
     @unittest.skipIf(timm is None, "timm is not installed")
     def test_both_passes_of_each_kind_of_block_are_asked_and_raced_once(self):
         report = self.report(swin(depths=(4, 2)), x_of(56, 56))
