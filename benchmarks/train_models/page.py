@@ -31,7 +31,8 @@ weights under autocast to bf16; *bf16*: weights in bf16. The *gain* is the time 
 in brackets the 95 % interval of the median.
 
 `vitune.compile` leaves to PyTorch what needs a gradient, but for linear layers, norms and attention whose two passes are faster, in steps that are captured (`training=True`
-in the graph's column): *calls replaced* says how many it served. In steps that were measured until 2026-11-28 attention was PyTorch's.
+in the graph's column): *calls replaced* says how many it served. In steps that were measured until 2026-11-28 attention was PyTorch's,
+and until 2026-11-29 attention in windows (Swin, MaxViT, Twins).
 Where it served none its step is `compile_default`'s, and says nothing of vitune's kernels.
 `vitune_train_step` is [`vitune.train_step`](python.md#training-steps): the same compiled model, its whole step one CUDA graph as it is called.
 The drop-in in [eager mode](python.md#training-in-eager-mode) is none of these ways.
@@ -56,7 +57,7 @@ _SWITCHES = """
 `benchmarks/programs/run.py PROGRAM` runs timm's pieces, both `Trainer`s and peft with random weights and generated images by eager mode, `torch.compile` and vitune, and fails where losses differ. On a CPU these are tested so (`python/tests/test_programs.py`), and FSDP2
 with two processes by `python/tests/training_ranks.py`; what they gain on a GPU is not measured yet. Without `"training"` and without a mode that captures CUDA graphs, linear layers and norms that need a gradient stay Inductor's, since Python's own time then decides ([python.md](python.md#compiled-models)).
 
-What is refused, by name and with the way out, is in the table of [training steps](python.md#training-steps). Left to PyTorch: attention with dropout, linear layers and norms whose parameters have 16 bits (keep them in fp32, under autocast), LayerScale and drop path outside of the places that [python.md](python.md#compiled-models) lists, the optimizer.
+What is refused, by name and with the way out, is in the table of [training steps](python.md#training-steps). Left to PyTorch: attention with dropout, SwinV2's attention, linear layers and norms whose parameters have 16 bits (keep them in fp32, under autocast), LayerScale and drop path outside of the places that [python.md](python.md#compiled-models) lists, the optimizer.
 """
 _NONE = "\nNothing is measured yet: `make train-models` measures it on a GPU.\n"
 _FIGURE = "![The best of PyTorch's ways over vitune, for each model's training step](figures/training.svg)"

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_backwa
 
 from vitune._dropin import layer_norm as dropin_layer_norm
 from vitune._ops import (attention_training, flops, group_norm as group_norm_ops, linear_moments as moments_ops, repeating_mask, training,
-                         window_attention as window_attention_ops)
+                         window_attention as window_attention_ops, window_attention_training)
 
 from .test_torch_host import TorchTest
 from .torch_cases import Block, fresh, packed
@@ -56,6 +56,8 @@ class FormulaTest(unittest.TestCase):
         self.assertEqual(of("attention_qkv_train", projection), attended(q, q, q))
         self.assertEqual(of("attention_qkv_backward", q, projection), sdpa_backward_flop_count(*[q.shape] * 4))
         self.assertEqual(of("window_attention", qkv, (7, 7)), attended(*windows))
+        self.assertEqual(of("window_attention_train", qkv, (7, 7)), attended(*windows))
+        self.assertEqual(of("window_attention_backward", qkv[..., 0, :, :], qkv, (7, 7)), sdpa_backward_flop_count(*[windows[0].shape] * 4))
         for name in ("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch", "linear_train",
                      "linear_act_train"):
             self.assertEqual(of(name, x, w, b), counted(lambda: F.linear(x, w, b)))

@@ -274,10 +274,10 @@ def compile(model: Any = None, *, mode: Optional[str] = None, dynamic: Optional[
 
     mode, dynamic, fullgraph, options: as of torch.compile ("reduce-overhead" and "max-autotune" replay CUDA graphs); mode and
     options may be given together. replace: the operators that may be put in, as they are named; None: those known to be faster than
-    what Inductor makes, which are attention, window_attention, packed_attention, linear, linear_train, norm_train and attention_train
+    what Inductor makes, which are attention, window_attention, packed_attention, linear, linear_train, norm_train, attention_train and window_attention_train
     (the others are norm and group_norm), and only
     calls that are not slower than PyTorch's own when both are timed on the GPU as the model is compiled. A call is replaced where a tuned
-    kernel serves it and nothing wants a gradient of it; linear layers, norms and attention of which one is wanted (the three in training) where forward and backward
+    kernel serves it and nothing wants a gradient of it; linear layers, norms and attention of which one is wanted (those in training) where forward and backward
     together won that race with the same answers, tuned or not. All else stays as it is: nothing is refused. report() says what was done.
     prepared_weights: norms may be folded into the layers after them, whose weights are then kept in a second form. It is made anew
     where a parameter was changed in place or replaced, before the next call; changes that PyTorch does not count (through ``.data``,

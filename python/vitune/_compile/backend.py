@@ -31,12 +31,13 @@ from .patterns import (attention as attention_pattern, attention_train as attent
                        group_norm as group_norm_pattern, heads as heads_pattern, linear as linear_pattern, linear_pair as linear_pair_pattern,
                        linear_train as linear_train_pattern, norm as norm_pattern, norm_train as norm_train_pattern,
                        packed as packed_pattern, patches as patches_pattern, patches_train as patches_train_pattern,
-                       windows as windows_pattern)
+                       windows as windows_pattern, windows_train as windows_train_pattern)
 from .report import Call, Graph, Report
 
 #: The first that can be put in at a node is. An operator adds its patterns in a file of its own, and a word here.
-PATTERNS: tuple[FusionPattern, ...] = (windows_pattern.windows, attention_train_pattern.attention_train, attention_pattern.attention,
-                                   attention_pattern.unfused_attention, heads_pattern.heads, packed_pattern.packed,
+PATTERNS: tuple[FusionPattern, ...] = (windows_pattern.windows, windows_train_pattern.windows_train,
+                                   attention_train_pattern.attention_train, attention_pattern.attention, attention_pattern.unfused_attention,
+                                   heads_pattern.heads, packed_pattern.packed,
                                    linear_train_pattern.linear_train, linear_pair_pattern.linear_pair, linear_pattern.linear,
                                    patches_train_pattern.patches_train, patches_pattern.patches,
                                    norm_train_pattern.norm_train, norm_pattern.norm,
@@ -141,13 +142,12 @@ class Backend:
         calls, errors = [], []
         left_out = dead_rows.leave_out(module)
         copies = tokens.lay_out(module)
-        for operators in (tuple(each for each in PATTERNS if each.spans), tuple(each for each in PATTERNS if not each.spans)):
-            made, error = self._pass(operators, module, prepared)
-            calls += made
-            errors += [error] if error else []
-        trains = tuple(each for each in PATTERNS if each.trains)
-        for body in checkpoints.bodies(module):  # nothing is prepared for these: a body has no inputs but its node's
-            made, error = self._pass(trains, body, prepared)
+        passes = tuple(each for each in PATTERNS if each.spans), tuple(each for each in PATTERNS if not each.spans)
+        places = [(module, operators) for operators in passes]
+        # Nothing is prepared for the bodies of checkpoints: one has no inputs but its node's.
+        places += [(body, tuple(each for each in operators if each.trains)) for body in checkpoints.bodies(module) for operators in passes]
+        for graph, operators in places:
+            made, error = self._pass(operators, graph, prepared)
             calls += made
             errors += [error] if error else []
         if not any(call.replaced for call in calls):

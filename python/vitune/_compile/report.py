@@ -20,7 +20,7 @@ class Call:
     """One call of a model that an operator of vitune knows."""
 
     module: str  #: where in the model: "blocks.0.attn"
-    operator: str  #: "attention", "attention_train", "linear", "linear_train", "norm", "norm_train", "group_norm"
+    operator: str  #: "attention", "attention_train", "window_attention_train", "linear", "linear_train", "norm", "norm_train", "group_norm"
     call: str  #: as the model makes it: "layer_norm of a sum"
     replaced: bool  #: by vitune's operator; False: it is left to Inductor
     reason: str  #: why it was left; empty if it was replaced

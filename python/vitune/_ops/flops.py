@@ -40,6 +40,10 @@ def _windows(qkv: Sequence[int], window: Sequence[int], *_: Any, **__: Any) -> i
     return 4 * images * windows * pixels * pixels * channels
 
 
+def _windows_backward(_: Any, qkv: Sequence[int], window: Sequence[int], *__: Any, **___: Any) -> int:
+    return _windows(qkv, window) * 5 // 2
+
+
 def _packed(q: Sequence[int], k: Sequence[int], v: Sequence[int], offsets: Sequence[int], *_: Any, **__: Any) -> int:
     # Lengths are on the device: as if sequences had equal ones.
     return 4 * q[0] * q[1] * q[2] * k[0] // max(offsets[0] - 1, 1)
@@ -72,7 +76,8 @@ FORMULAS: dict[str, Callable[..., int]] = {
     "attention_qkv_train": _qkv,
     "attention_backward": _attention_backward,
     "attention_qkv_backward": _qkv_backward,
-    "window_attention": _windows,
+    **dict.fromkeys(("window_attention", "window_attention_train"), _windows),
+    "window_attention_backward": _windows_backward,
     **dict.fromkeys(("packed_attention", "packed_attention_or_torch"), _packed),
     **dict.fromkeys(("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch", "linear_train",
                      "linear_act_train"), _linear),

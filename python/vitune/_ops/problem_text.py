@@ -126,6 +126,14 @@ def window_attention(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padd
                  scale is not None and f"scale={scale!r}", bias is not None and f"bias={TYPES[bias.dtype]}:{_by(bias.shape)}")
 
 
+def window_attention_backward(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padding: Optional[Tensor], scale: Optional[float],
+                              interleaved: bool, dbias_windows: int, table_rows: int) -> str:
+    """As window_attention(). dbias_windows: of the bias's gradient, table_rows: of that of its table; 0: it is not asked for."""
+    operator, forward = window_attention(qkv, windows, bias, padding, scale, interleaved).split(" ", 1)
+    return _text(f"{operator}_backward {forward}", dbias_windows and f"dbias={_by((dbias_windows, *bias.shape[1:]))}",
+                 table_rows and f"dtable={table_rows}")
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, read: Optional[Tensor], out: Tensor, is_causal: bool, scale: Optional[float], lse: bool,
               alignment: int) -> str:
     """q, k, v, out: [B, H, N, D], the last stride 1; read: the mask or bias, of four dimensions."""

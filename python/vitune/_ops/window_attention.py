@@ -49,6 +49,11 @@ def _check_type(what: str, dtype: torch.dtype, types: Sequence[torch.dtype]) -> 
 def check(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padding: Optional[Tensor], interleaved: bool) -> None:
     """Refuses what contradicts itself or has a type that no kernel takes."""
     _check_type("qkv", qkv.dtype, _TYPES)
+    check_shapes(qkv, windows, bias, padding, interleaved)
+
+
+def check_shapes(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padding: Optional[Tensor], interleaved: bool) -> None:
+    """As check(), of a projection of any type."""
     if qkv.dim() != 6 or qkv.shape[4 if interleaved else 3] != 3:
         wanted = "[B, H, W, heads, 3, d]" if interleaved else "[B, H, W, 3, heads, d]"
         raise InvalidArgument(f"qkv of {tuple(qkv.shape)}: it must be {wanted}")
@@ -59,7 +64,7 @@ def check(qkv: Tensor, windows: Windows, bias: Optional[Tensor], padding: Option
         raise InvalidArgument(f"window {tuple(windows.window)}: 1 is the least")
     heads, d = qkv.shape[3 if interleaved else 4], qkv.shape[5]
     if bias is not None:
-        _check_type("bias", bias.dtype, _BIAS_TYPES)
+        _check_type("bias", bias.dtype, (*_BIAS_TYPES, qkv.dtype))
         down, across = windows.counts(qkv.shape[1:3])
         n = windows.window[0] * windows.window[1]
         if bias.dim() != 4 or bias.shape[0] not in (1, down * across) or bias.shape[1] not in (1, heads) or bias.shape[2:] != (n, n):

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ..._runtime.errors import Unsupported
 from .distinct import alike, once
-from .match import ENTERS_AUTOCAST, EXITS_AUTOCAST, hint, is_call, module_of, value_of, wants_gradient
+from .match import ENTERS_AUTOCAST, EXITS_AUTOCAST, TRAINS, hint, is_call, module_of, value_of, wants_gradient
 from .mutations import may_write, storages_in, storages_of, written_by
 
 
@@ -46,6 +46,12 @@ def _is_foreign(node: fx.Node) -> bool:
         name = node.target._name if isinstance(node.target, torch._ops.OpOverload) else node.target._qualified_op_name
         return name.partition("::")[0] not in ("aten", "prims", "vitune")
     return node.op == "call_module" or node.op == "call_function" and may_write(node.target)
+
+
+def _trains(node: fx.Node) -> bool:
+    """Whether a gradient is wanted of it. A node of ours that stands for none of the graph's has no value yet."""
+    before = value_of(node)
+    return node.meta.get(TRAINS, False) if before is None else wants_gradient(before)
 
 
 class Misfit(NamedTuple):
@@ -125,8 +131,8 @@ class Layouts(fx.Interpreter):
             if not is_ours and (_is_as_strided(node) or _is_foreign(node) and self._has_other_strides(node)):
                 return self._note(node, "it may depend on strides, which would differ")
             try:
-                with torch.set_grad_enabled(wants_gradient(before)):  # as it was there
-                    after = self._answer(node, before) if is_ours else self.run_node(node)
+                with torch.set_grad_enabled(_trains(node)):  # as it was there
+                    after = self._answer(node) if is_ours else self.run_node(node)
             except Exception as failure:  # whatever PyTorch raises of a view that is none any more
                 if is_ours:
                     raise
@@ -137,10 +143,10 @@ class Layouts(fx.Interpreter):
                 self._changed.add(node)
                 self.env[node] = after
 
-    def _answer(self, node: fx.Node, before: Any) -> Any:
+    def _answer(self, node: fx.Node) -> Any:
         """What a node of ours gives. Our operators give new memory, laid out as they like."""
         name = node.target._name if isinstance(node.target, torch._ops.OpOverload) else ""
-        if not name.startswith("vitune::") or wants_gradient(before):
+        if not name.startswith("vitune::") or _trains(node):
             return self.run_node(node)
         given = fx.node.map_arg((node.args, node.kwargs), self.env.__getitem__)
         return alike(once(lambda: self.run_node(node), node.target, given[0], sorted(given[1].items())))

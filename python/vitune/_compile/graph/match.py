@@ -97,6 +97,10 @@ def value_of(node: Any) -> Any:
     return node.meta.get("example_value") if isinstance(node, fx.Node) else node
 
 
+#: In the meta of a node of ours: whether a gradient is wanted of what it stands for.
+TRAINS = "vitune_trains"
+
+
 def wants_gradient(value: Any) -> bool:
     """Whether a gradient is wanted of a tensor, or of one of several."""
     return any(getattr(leaf, "requires_grad", False) for leaf in tree_leaves(value))
@@ -263,6 +267,9 @@ class Rewrite:
             new.meta = {**node.meta, **new.meta}
             node.replace_all_uses_with(new)
         fresh = {node for node in self._graph.nodes if node not in self._known}
+        trains = any(wants_gradient(value_of(node)) for node in place.nodes)
+        for node in fresh:
+            node.meta[TRAINS] = trains
         self._known |= fresh
         self._put.append(Put(pairs, fresh.union(given), {*place.nodes, *place.covered}))
         self._gone |= self._put[-1].gone

@@ -93,13 +93,14 @@ def _as_it_lies(graph: fx.Graph, result: fx.Node, of: fx.Node) -> fx.Node:
 
 
 def _copy(nodes: Sequence[fx.Node], region: Subgraph, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> None:
-    with _autocast(graph, region) if nodes else contextlib.nullcontext():
+    with autocast(graph, region) if nodes else contextlib.nullcontext():
         for node in nodes:
             made[node] = graph.node_copy(node, made.__getitem__)
 
 
 @contextlib.contextmanager
-def _autocast(graph: fx.Graph, region: Subgraph) -> Iterator[None]:
+def autocast(graph: fx.Graph, region: Subgraph) -> Iterator[None]:
+    """Nodes that are made meanwhile stand in autocast where the region does."""
     if region.autocast is None:
         yield
         return
@@ -115,8 +116,11 @@ def _theirs(region: Subgraph, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> 
     return [first if region.narrowed is None else graph.call_method("to", (first, region.narrowed)), *others]
 
 
-def _made_up(node: fx.Node, device: torch.device) -> Any:
+def _made_up(node: fx.Node, device: torch.device, rows: Optional[int] = None) -> Any:
+    """rows: of what it is an index of."""
     value = value_of(node)
+    if rows is not None:
+        return (torch.arange(value.numel(), device=device, dtype=value.dtype) % rows).view(value.shape)  # each as often
     return benchmark.sample(as_compiled(value), device) if isinstance(value, Tensor) else hint(value)
 
 
@@ -164,15 +168,17 @@ def _gradient(result: Tensor, place: int) -> Tensor:
     return torch.empty_like(result.detach()).copy_(dense)
 
 
-def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build, keeps_plans: bool = False) -> Optional[Times]:
+def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build, keeps_plans: bool = False,
+                      rows: Mapping[fx.Node, int] = {}) -> Optional[Times]:
     """As raced(), of a region with nothing behind it: forward and backward together, whose results must be alike too. None, too, where
-    PyTorch cannot compile both at once. keeps_plans: PyTorch's side keeps plans of its kernels (see _spread())."""
+    PyTorch cannot compile both at once. keeps_plans: PyTorch's side keeps plans of its kernels (see _spread()). rows: of those operands that
+    are indices, of what they are that."""
     if not hasattr(functorch_config, _BACKWARD_AT_ONCE):
         return None
     device = value_of(region.results[0]).device
 
     def calls() -> tuple[Run, Run]:
-        tensors = {node: _made_up(node, device) for node in operands}
+        tensors = {node: _made_up(node, device, rows.get(node)) for node in operands}
         weights, l2_bytes = [*map(is_parameter, operands)], benchmark.l2_bytes(device)
 
         def built(by: Callable[[fx.Graph, dict[fx.Node, fx.Node]], Sequence[fx.Node]], lies: Callable[[Any], Any] = lambda value: value) -> Run:

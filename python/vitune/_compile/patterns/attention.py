@@ -27,27 +27,43 @@ from ..graph.tree import Tree, arguments_of, is_cast, is_op, is_quiet
 FACTORS = ("mul", "mul_")  #: operations
 
 
+Of = Callable[[fx.Node], fx.Node]  #: what stands in a graph for a node of another one
+
+
+def itself(node: fx.Node) -> fx.Node:
+    return node
+
+
 class Operand(NamedTuple):
     """A tensor that the graph has, or that can be made of what it has."""
 
     value: Tensor  # fake
-    make: Callable[[fx.Graph], fx.Node]
+    make: Callable[..., fx.Node]  # of a graph, and of an Of where that is not the one that the operand is of
     node: Optional[fx.Node] = None  # of the graph, that it is; None: it has to be made
+    sources: tuple[fx.Node, ...] = ()  # what it is made of
+    terms: "tuple[Operand, ...]" = ()  # what it is the sum of, where it is one
 
     @classmethod
     def of(cls, node: fx.Node) -> "Operand":
-        return cls(value_of(node), lambda graph: node, node)
+        return cls(value_of(node), lambda graph, of=itself: of(node), node, (node,))
+
+    @classmethod
+    def sum(cls, terms: "Sequence[Operand]") -> "Operand":
+        total = functools.reduce(lambda total, term: total.called(torch.add, term), terms)
+        return total._replace(terms=tuple(terms))
 
     def called(self, function: Any, *others: Any) -> "Operand":
         """The result of a function or method of it; among `others` operands are."""
+        operands = [other for other in others if isinstance(other, Operand)]
         values = [other.value if isinstance(other, Operand) else other for other in others]
         call = getattr(Tensor, function) if isinstance(function, str) else function
 
         @functools.cache  # it may be an operand of several
-        def make(graph: fx.Graph) -> fx.Node:
-            made = (self.make(graph), *(other.make(graph) if isinstance(other, Operand) else other for other in others))
+        def make(graph: fx.Graph, of: Of = itself) -> fx.Node:
+            made = (self.make(graph, of), *(other.make(graph, of) if isinstance(other, Operand) else other for other in others))
             return graph.call_method(function, made) if isinstance(function, str) else graph.call_function(function, made)
-        return Operand(call(self.value, *values), make)
+        sources = dict.fromkeys(source for operand in (self, *operands) for source in operand.sources)
+        return Operand(call(self.value, *values), make, sources=tuple(sources))
 
 
 class Attend(NamedTuple):
@@ -67,7 +83,8 @@ class Attend(NamedTuple):
         q, k, v = (x if x.value.dtype == dtype else x.called("to", dtype) for x in self[1:4])
         mask = self.mask
         if mask is not None and mask.value.dtype in (torch.float16, torch.bfloat16) and mask.value.dtype != dtype:
-            mask = mask.called("to", torch.float32)  # the kernels read that beside any type, as PyTorch does
+            # The kernels read that beside any type, as PyTorch does.
+            mask = mask.called("to", torch.float32)._replace(terms=mask.terms)
         return self._replace(q=q, k=k, v=v, mask=mask)
 
     def why_not(self, dropout_p: float) -> Optional[str]:
@@ -118,6 +135,7 @@ class Found(NamedTuple):
     call: str
     attend: Attend
     covered: Sequence[fx.Node] = ()
+    dropout_p: float = 0.0  # of the weights; in training alone there may be some
 
     def place(self) -> Match:
         attend = self.attend
@@ -131,8 +149,8 @@ class Finder(FusionPattern):
     wins = True  # docs/results.md
 
     @abc.abstractmethod
-    def find(self, node: fx.Node) -> Found | NoMatch | None:
-        """As place()."""
+    def find(self, node: fx.Node, trains: bool = False) -> Found | NoMatch | None:
+        """As place(). trains: of attention of which a gradient may be wanted, by whichever kernel."""
 
     def place(self, node: fx.Node) -> Match | NoMatch | None:
         found = self.find(node)
@@ -144,10 +162,10 @@ class Finder(FusionPattern):
 class Attention(Finder):
     operations = ("attention", "vitune_attention")
 
-    def find(self, node: fx.Node) -> Found | NoMatch | None:
+    def find(self, node: fx.Node, trains: bool = False) -> Found | NoMatch | None:
         if is_op(node, "vitune_attention"):
             return NoMatch("vitune.attention", "it is vitune's already")
-        if not is_op(node, "attention") or wants_gradient(value_of(node)):  # attention_train.py's
+        if not is_op(node, "attention") or wants_gradient(value_of(node)) and not trains:  # attention_train.py's
             return None
         call = "scaled_dot_product_attention"
         try:
@@ -157,10 +175,10 @@ class Attention(Finder):
             return NoMatch(call, str(reason))
         mask = None if mask is None else _without_copies(mask, node) or Operand.of(mask)
         attend = Attend(node, *map(Operand.of, qkv), mask, *words).of_type()
-        why_not = attend.why_not(dropout_p)
+        why_not = None if trains else attend.why_not(dropout_p)
         if why_not is not None:
             return NoMatch(call, why_not)
-        return Found(call, attend)
+        return Found(call, attend, dropout_p=dropout_p)
 
 
 _WITH_COPIES = Tree("add", input="bias", other=Tree("reshape view", input=Tree("expand", input="windows"), shape="copies"), alpha=1)
@@ -172,7 +190,7 @@ def _without_copies(mask: fx.Node, last: fx.Node) -> Optional[Operand]:
     if found is None:
         return None
     bias, windows, _ = found
-    return Operand.of(bias).called(torch.add, Operand.of(windows).called("squeeze", 0))
+    return Operand.sum((Operand.of(bias), Operand.of(windows).called("squeeze", 0)))
 
 
 def bias_of_windows(mask: fx.Node, last: fx.Node) -> Optional[tuple[fx.Node, fx.Node, tuple[fx.Node, ...]]]:
@@ -198,10 +216,10 @@ VIEWS = ("view", "reshape", "flatten", "unflatten", "contiguous")
 class WrittenOut(Finder):
     operations = ("softmax",)
 
-    def find(self, node: fx.Node) -> Found | NoMatch | None:
+    def find(self, node: fx.Node, trains: bool = False) -> Found | NoMatch | None:
         if not is_op(node, "softmax"):
             return None
-        last, after = _product_after(node)
+        last, after = _product_after(node, trains)
         scores = _scores_before(node) if last is not None else None
         if scores is None:
             return None
@@ -213,10 +231,11 @@ class WrittenOut(Finder):
             return NoMatch(call, "its scores are made of tensors of a wider type than its result's")
         if is_changed_between(scores.first, last, [*scores.steps, last]):
             return NoMatch(call, "something between the products changes a tensor that they take")
-        why_not = attend.why_not(0.0)
+        why_not = None if trains else attend.why_not(0.0)
         if why_not is not None:
             return NoMatch(call, why_not)
-        return Found(call, attend, [*reversed(scores.steps), node, *after])
+        dropout_p = max((_dropout_of(step) for step in after), default=0.0)
+        return Found(call, attend, [*reversed(scores.steps), node, *after], dropout_p)
 
 
 def _factors(product: fx.Node) -> tuple[Any, Any]:
@@ -225,8 +244,16 @@ def _factors(product: fx.Node) -> tuple[Any, Any]:
     return first, second
 
 
-def _product_after(softmax: fx.Node) -> tuple[Optional[fx.Node], list[fx.Node]]:
-    """The product of the weights with v, and the steps before it: none that changes them but for their type."""
+def _dropout_of(node: fx.Node) -> float:
+    """With which probability it drops an element."""
+    if not is_op(node, "dropout") or is_quiet(node):
+        return 0.0
+    p = arguments_of(node)["p"]
+    return p if isinstance(p, float) else 1.0
+
+
+def _product_after(softmax: fx.Node, drops: bool = False) -> tuple[Optional[fx.Node], list[fx.Node]]:
+    """The product of the weights with v, and the steps before it: none that changes them but for their type, or with `drops` a dropout."""
     axis = arguments_of(softmax)["dim"]
     at, steps = softmax, []
     while axis in (-1, value_of(softmax).dim() - 1):
@@ -234,7 +261,7 @@ def _product_after(softmax: fx.Node) -> tuple[Optional[fx.Node], list[fx.Node]]:
         product = next((user for user in products if _factors(user)[0] is at and _factors(user)[1] is not at), None)
         if product is not None:
             return product, steps
-        at = next((user for user in at.users if is_cast(user) or is_quiet(user)), None)
+        at = next((user for user in at.users if is_cast(user) or is_quiet(user) or drops and is_op(user, "dropout")), None)
         if at is None:
             break
         steps.append(at)
@@ -299,9 +326,7 @@ def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
     q, k = Operand.of(queries), Operand.of(keys).called("transpose", -2, -1)
     if q_factor is not None:
         q = q.called(torch.mul, q_factor)
-    mask = None
-    for each in reversed(added):
-        mask = each if mask is None else mask.called(torch.add, each)
+    mask = Operand.sum(added[::-1]) if added else None
     return _Scores(steps[-1], steps, q, k, scale, mask, product)
 
 

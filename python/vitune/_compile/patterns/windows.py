@@ -7,7 +7,7 @@ call has to be as fast as attention alone."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -22,7 +22,7 @@ from ..graph.benchmark import Times, measured, sample
 from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, selected, value_of
 from ..graph.mutations import is_changed_between, storage_of, written_by
 from ..graph.tree import Tree, arguments_of, is_op, is_quiet, only_user
-from .attention import FACTORS, VIEWS, Attend, Found, Operand, attention, unfused_attention
+from .attention import FACTORS, VIEWS, Attend, Found, Of, Operand, attention, itself, unfused_attention
 
 #: Orders of the dimensions of [images, down, ., across, ., channels] in windows, and in the image again.
 _BLOCK, _GRID, _GRID_BACK = (0, 1, 3, 2, 4, 5), (0, 2, 4, 1, 3, 5), (0, 3, 1, 4, 2, 5)
@@ -60,26 +60,26 @@ class WindowsInPlace(FusionPattern):
     operations = ("attention", "softmax")
 
     def place(self, node: fx.Node) -> Match | NoMatch | None:
-        found = self.find(node)
+        found = found_in_windows(attention.find(node) or unfused_attention.find(node), WindowsCall)
         return found.place() if isinstance(found, WindowsCall) else found
 
-    def find(self, node: fx.Node) -> WindowsCall | NoMatch | None:
-        """As place()."""
-        found = attention.find(node) or unfused_attention.find(node)
-        if not isinstance(found, Found):
+
+def found_in_windows(found: Found | NoMatch | None, kind: type[WindowsCall], behind: str = "") -> WindowsCall | NoMatch | None:
+    """Attention as a call of this kind, if it is in windows of an image. behind: words behind its name."""
+    if not isinstance(found, Found):
+        return None
+    layer = _layer_before(found.attend.v.node)
+    call = f"{found.call} in windows of an image{behind}"
+    try:
+        partition = None if layer is None else _partition_of(arguments_of(layer)["input"])
+        if partition is None:
             return None
-        layer = _layer_before(found.attend.v.node)
-        call = f"{found.call} in windows of an image"
-        try:
-            partition = None if layer is None else _partition_of(arguments_of(layer)["input"])
-            if partition is None:
-                return None
-            projection, back = _projection_of(found.attend, layer), _return_of(found.attend.node, partition)
-            if back is None:
-                return NoMatch(call, "its result does not go back to where the queries came from")
-            return WindowsCall(call, found, projection, partition, back)
-        except Unsupported as reason:
-            return NoMatch(call, str(reason))
+        projection, back = _projection_of(found.attend, layer), _return_of(found.attend.node, partition)
+        if back is None:
+            return NoMatch(call, "its result does not go back to where the queries came from")
+        return kind(call, found, projection, partition, back)
+    except Unsupported as reason:
+        return NoMatch(call, str(reason))
 
 
 @dataclasses.dataclass
@@ -102,8 +102,17 @@ class WindowsCall:
         self.bias, self.padding = self._bias(), self._padding()
 
     def place(self) -> Match:
-        covered = [*_views_before(self.partition.x)[1:], *self.region]
-        return Match(self.call, [self.back.last], self.back.last, self.build, self.ask, covered, self.race)
+        return Match(self.call, [self.back.last], self.back.last, self.build, self.ask, self.covered, self.race)
+
+    @property
+    def covered(self) -> Sequence[fx.Node]:
+        """What is of no use once it is in place."""
+        return [*_views_before(self.partition.x)[1:], *self.region]
+
+    @property
+    def x(self) -> fx.Node:
+        """The image, or what it is a view of with the same rows."""
+        return _views_before(self.partition.x)[0]
 
     @property
     def attend(self) -> Attend:
@@ -141,30 +150,37 @@ class WindowsCall:
         bias = arguments_of(self.projection.layer)["bias"]
         if bias is None or not any(extent % size for extent, size in zip(image, window)):
             return None
-        padding, dtype = Operand.of(bias), self.attend.q.value.dtype
-        padding = padding if padding.value.dtype == dtype else padding.called("to", dtype)
-        padding = padding.called("unflatten", 0, self.split)
+        padding = Operand.of(bias).called("unflatten", 0, self.split)
         return padding.called("transpose", 0, 1) if self.projection.interleaved else padding
 
-    def build(self, graph: fx.Graph) -> Sequence[fx.Node]:
-        windows, image = self.partition.windows, value_of(self.partition.x).shape[1:3]
-        qkv = _layer_of(graph, self.projection.layer, _views_before(self.partition.x)[0])
+    def _of_type(self, operand: Optional[Operand]) -> Optional[Operand]:
+        """The same in the type of q."""
+        dtype = self.attend.q.value.dtype
+        return operand if operand is None or operand.value.dtype == dtype else operand.called("to", dtype)
+
+    def build(self, graph: fx.Graph, of: Of = itself) -> Sequence[fx.Node]:
+        image = value_of(self.partition.x).shape[1:3]
+        qkv = _layer_of(graph, self.projection.layer, of(self.x), of)
         qkv = graph.call_method("reshape", (qkv, -1, *image, *self.split))
-        bias, padding = (None if x is None else x.make(graph) for x in (self.bias, self.padding))
-        made = graph.call_function(torch.ops.vitune.window_attention.default, (
-            qkv, list(windows.window), list(windows.shift), bias, padding, self.projection.scale, self.projection.interleaved,
-            windows.grid, windows.pads_first, True))
+        made = self._call(graph, qkv, lambda operand: None if operand is None else operand.make(graph, of))
         heads, d = self.heads
         made = graph.call_method("reshape", (made, -1, *value_of(self.back.last).shape[1:-1], heads * d))
         for layer in self.back.layers:
-            made = _layer_of(graph, layer, made)
+            made = _layer_of(graph, layer, made, of)
         return [made]
+
+    def _call(self, graph: fx.Graph, qkv: fx.Node, make: Callable[[Optional[Operand]], Optional[fx.Node]]) -> fx.Node:
+        """The operator's call of a projection [B, H, W, *split]."""
+        windows, projection = self.partition.windows, self.projection
+        return graph.call_function(torch.ops.vitune.window_attention.default, (
+            qkv, list(windows.window), list(windows.shift), make(self.bias), make(self._of_type(self.padding)), projection.scale,
+            projection.interleaved, windows.grid, windows.pads_first, True))
 
     def _tensors(self) -> tuple:
         """qkv, bias and padding as compiled, on no device."""
         x = as_compiled(self.partition.x)
         qkv = torch.empty(*x.shape[:3], *self.split, dtype=self.attend.q.value.dtype, device="meta")
-        bias, padding = (None if x is None else as_compiled(x.value) for x in (self.bias, self.padding))
+        bias, padding = (None if x is None else as_compiled(x.value) for x in (self.bias, self._of_type(self.padding)))
         return qkv, bias, padding
 
     def problem(self) -> str:
@@ -192,9 +208,9 @@ class WindowsCall:
         return None if times is None else times._replace(rival="attention alone")
 
 
-def _layer_of(graph: fx.Graph, layer: fx.Node, x: fx.Node) -> fx.Node:
+def _layer_of(graph: fx.Graph, layer: fx.Node, x: fx.Node, of: Of) -> fx.Node:
     """The same layer of another tensor."""
-    made = graph.call_function(layer.target, (x, *list(arguments_of(layer).values())[1:]))
+    made = graph.call_function(layer.target, (x, *fx.node.map_arg(tuple(arguments_of(layer).values())[1:], of)))
     made.meta = {key: value for key, value in layer.meta.items() if key != "example_value"}
     return made
 
