@@ -64,6 +64,7 @@ AttentionFacts attention_facts(const AttentionProblem& problem) {
   facts.head_dim = static_cast<int>(problem.d);
   facts.causal = problem.causal;
   facts.lse = problem.lse;
+  facts.dropout = problem.dropout != 0;
   facts.copy_bytes = static_cast<int>(problem.vector_bytes());
   if (problem.bias) {
     facts.bias = bias_code(problem.bias->type);
@@ -90,7 +91,7 @@ std::int64_t row_blocks(const AttentionProblem& problem) {
 std::int64_t useful_spare_rows(const AttentionProblem& problem) {
   constexpr std::int64_t kMost = 8;
   const std::int64_t rest = problem.nq % kGroupRows;
-  return !problem.causal && problem.nq > kGroupRows && rest > 0 && rest <= kMost ? kMost : 0;
+  return !problem.causal && problem.dropout == 0 && problem.nq > kGroupRows && rest > 0 && rest <= kMost ? kMost : 0;
 }
 
 AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& config)

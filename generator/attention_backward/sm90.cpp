@@ -141,8 +141,7 @@ LaunchPlan AttentionBackwardSm90Family::plan(const Problem& problem, const Confi
     launch.shape.block[0] = static_cast<std::uint32_t>(needs[i].threads);
     launch.shape.shared_bytes = static_cast<std::uint32_t>(needs[i].shared_bytes);
     launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
-    launch.params = parameter_bytes(attention_backward_params(p));
-    launch.pointers = attention_backward_pointers();
+    set_attention_backward_params(launch, p);
     launch.map_bytes = sizeof(AttentionBackwardTensorMaps);
     launch.maps = maps_of(p, of_keys_rows ? shape.dkv() : shape.dq(), of_keys_rows);
   }
