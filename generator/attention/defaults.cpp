@@ -243,12 +243,13 @@ std::vector<Config> preferences(const AttentionProblem& problem, const DeviceInf
     for (std::int64_t warps : {4, 2, 1})
       list.push_back(resident(warps, equal_steps(problem.nk, 128), 1));
   }
-  const std::int64_t narrow = std::min<std::int64_t>(64, round_up(problem.nk, 8));
+  const std::int64_t all = round_up(problem.nk, problem.dropout != 0 ? 16 : 8);
+  const std::int64_t narrow = std::min<std::int64_t>(64, all);
   if (problem.d <= 64 && problem.nq >= 512) list.push_back(streaming(4, 2, narrow, 2));
   for (std::int64_t warps : {4, 2, 1}) {
     list.push_back(streaming(warps, 1, narrow, 2));
     list.push_back(streaming(warps, 1, narrow, 1));
-    list.push_back(streaming(warps, 1, std::min<std::int64_t>(32, round_up(problem.nk, 8)), 1));
+    list.push_back(streaming(warps, 1, std::min<std::int64_t>(32, all), 1));
   }
   return list;
 }

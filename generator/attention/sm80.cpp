@@ -85,10 +85,10 @@ std::vector<NamedRule> fallback_rules(std::int64_t blocks) {
 // A draw is for sixteen keys (templates/attention/dropout.cuh).
 NamedRule dropout_rule() {
   return {"with dropout several steps of keys are multiples of 16",
-          {"kBlockN"},
+          {"kBlockN", "kConstantKeys"},
           [](const AttentionShape& s) -> std::optional<std::string> {
-            if (s.steps() == 1 || s.block_n % 16 == 0) return std::nullopt;
-            return formatted("kBlockN = {} in {} steps", s.block_n, s.steps());
+            if ((s.constant_keys && s.steps() == 1) || s.block_n % 16 == 0) return std::nullopt;
+            return formatted("kBlockN = {}", s.block_n);
           }};
 }
 

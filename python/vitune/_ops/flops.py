@@ -68,10 +68,10 @@ def _nothing(*_: Any, **__: Any) -> int:
 #: By operator: one that is not here is counted by what PyTorch's own operators in it are, of which there are none.
 FORMULAS: dict[str, Callable[..., int]] = {
     **dict.fromkeys(("attention", "attention_lse", "attend", "attend_or_torch", "attention_repeating_mask"), _attention),
-    "attention_train": _attention,
-    "attention_qkv_train": _qkv,
-    "attention_backward": _attention_backward,
-    "attention_qkv_backward": _qkv_backward,
+    **dict.fromkeys(("attention_train", "attention_dropout_train"), _attention),
+    **dict.fromkeys(("attention_qkv_train", "attention_qkv_dropout_train"), _qkv),
+    **dict.fromkeys(("attention_backward", "attention_dropout_backward"), _attention_backward),
+    **dict.fromkeys(("attention_qkv_backward", "attention_qkv_dropout_backward"), _qkv_backward),
     "window_attention": _windows,
     **dict.fromkeys(("packed_attention", "packed_attention_or_torch"), _packed),
     **dict.fromkeys(("linear", "linear_or_torch", "linear_with_moments_or_torch", "linear_by_moments_or_torch", "linear_train",
