@@ -39,6 +39,7 @@ constexpr char kPhilox[] = "attention/philox.cuh";
 constexpr char kSm80[] = "attention/forward_sm80_dropout.cuh";
 constexpr char kPipelined[] = "attention/forward_sm90_pipelined_dropout.cuh";
 constexpr char kBackward[] = "attention_backward/dropout_sm80.cuh";
+constexpr char kBackwardSm90[] = "attention_backward/dropout_sm90.cuh";
 
 // Of the draw, whatever the kernel: numbers of another generator, seed, offset, head or threshold,
 // rows and keys exchanged, bytes of the other thread's cell.
@@ -86,6 +87,22 @@ constexpr Mistake kOfBackward[] = {
     {kBackward, "at.batch * p.heads + at.head", "at.head"},
 };
 
+constexpr Mistake kOfBackwardSm90[] = {
+    {kBackwardSm90, "__fmaf_rn(dp[i], __uint_as_float(factor)", "__fmaf_rn(dp[i], 1.f"},
+    {kBackwardSm90, "__fmaf_rn(dp[at], factor(i, j)", "__fmaf_rn(dp[at], 1.f"},
+    {kBackwardSm90, "s[8 * i + j] * factor(i, j)", "s[8 * i + j]"},
+    {kBackwardSm90, "key0 + 32 * i);", "key0 + 32 * i + 16);"},
+    {kBackwardSm90, "query0 + 32 * i);", "query0);"},
+    {kBackwardSm90, "value(i / 4 % 4, i % 4)", "value(i / 4 % 4, i % 4 ^ 1)"},
+    {kBackwardSm90, "(is_odd ? 4 : 0)", "0"},
+    {kBackwardSm90, "sixteens[1] = is_odd ? mine : other", "sixteens[1] = other"},
+    {kBackwardSm90, "int word = 2 * (j % 2) + j / 4", "int word = 2 * (j / 4) + j % 2"},
+    {kBackwardSm90, "odd_bytes = is_odd ? 0x1111u : 0u", "odd_bytes = 0u"},
+    {kBackwardSm90, "begin(params.dropout, item.head_index)", "begin(params.dropout, item.head)"},
+    {kBackwardSm90, "item.batch * p.call.heads + head)", "item.batch * p.call.heads)"},
+    {kBackwardSm90, "row0 + int(threadIdx.x) / kWarpSize % 4 * 16", "row0"},
+};
+
 // Kernels that mistakes are made in: several batch entries and heads, steps of rows and of keys.
 struct Mistaken {
   const char* name;
@@ -114,6 +131,8 @@ Config whole(const Problem& problem, const char* text) {
   }
   return config;
 }
+
+constexpr char kBackwardSm90Config[] = "kFamily=1 kGroups=2 kKeyStep=32 kQueryStep=48 kStages=2";
 
 class AttentionDropoutGpuTest : public JudgedKernelsTest {};
 
@@ -170,7 +189,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistaken{"Rows", kForward, kSm80Config, kOfRows},
                     Mistaken{"Sm80", kForward, kSm80Config, kOfSm80},
                     Mistaken{"Pipelined", kForward, kPipelinedConfig, kOfPipelined},
-                    Mistaken{"Backward", kGradients, kBackwardConfig, kOfBackward}),
+                    Mistaken{"Backward", kGradients, kBackwardConfig, kOfBackward},
+                    Mistaken{"BackwardSm90", kGradients, kBackwardSm90Config, kOfBackwardSm90}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // The waits are those of the kernels without dropout, which are all left out in their own tests:
@@ -213,7 +233,21 @@ INSTANTIATE_TEST_SUITE_P(
                   kGradients,
                   kBackwardConfig,
                   {"attention_backward/dkv_sm80.cuh", "copy_wait<max_of(T::kStages - 2, 0)>();",
-                   ""}}),
+                   ""}},
+        Unordered{"KeysOfDqSm90",
+                  kGradients,
+                  kBackwardSm90Config,
+                  {kBackwardSm90,
+                   "KeptRows<2> kept[ceil_div(kWidth, 32)];\n    mbarrier_wait(this->shared.full("
+                   "index), phase);",
+                   "KeptRows<2> kept[ceil_div(kWidth, 32)];"}},
+        Unordered{"RowsOfDkvSm90",
+                  kGradients,
+                  kBackwardSm90Config,
+                  {kBackwardSm90,
+                   "KeptKeys kept[ceil_div(kWidth, 32)];\n    mbarrier_wait(this->shared.full("
+                   "index), phase);",
+                   "KeptKeys kept[ceil_div(kWidth, 32)];"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -244,8 +244,8 @@ flops.know("attention_dropout_train", "attention_qkv_dropout_train", "attention_
 
 # --- whether a kernel is right, where its answers cannot be PyTorch's
 
-def wrong_on_some_heads(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, found: tuple[Tensor, ...], random: Tensor, dropout_p: float,
-                        is_causal: bool, scale: Optional[float]) -> tuple[list[Tensor], list[Tensor]]:
+def on_some_heads(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, found: tuple[Tensor, ...], random: Tensor, dropout_p: float,
+                  is_causal: bool, scale: Optional[float]) -> tuple[list[Tensor], list[Tensor]]:
     """A call's (out, lse, dq, dk, dv) and the formulas' answers, both of the first and the last head of k and v alone: all scores of a
     model's batch may take gigabytes."""
     group, ends = q.shape[1] // k.shape[1], sorted({(0, 0), (q.shape[0] - 1, k.shape[1] - 1)})
