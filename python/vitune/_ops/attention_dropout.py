@@ -174,6 +174,7 @@ _RANDOM = (torch.Tag.nondeterministic_seeded,)
 def _answered(q: Tensor, k: Tensor, v: Tensor, dropout_p: float, is_causal: bool, scale: Optional[float],
               order: int) -> tuple[Tensor, Tensor, Tensor]:
     training.check(q, k, v, None, is_causal)
+    dropped_of(dropout_p)
     random = drawn(q)
 
     def torchs() -> tuple[Tensor, Tensor]:
@@ -183,8 +184,9 @@ def _answered(q: Tensor, k: Tensor, v: Tensor, dropout_p: float, is_causal: bool
     return *_answer(training._of_keys(q, k), ours, torchs), random
 
 
-def _fakes(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, order: int) -> tuple[Tensor, Tensor, Tensor]:
+def _fakes(q: Tensor, k: Tensor, v: Tensor, dropout_p: float, is_causal: bool, order: int) -> tuple[Tensor, Tensor, Tensor]:
     training.check(q, k, v, None, is_causal)
+    dropped_of(dropout_p)
     return *training._empty_results(q, v, order), q.new_empty(2, dtype=torch.int64)
 
 
@@ -199,7 +201,7 @@ def attention_dropout_train(q: Tensor, k: Tensor, v: Tensor, dropout_p: float, i
 
 @attention_dropout_train.register_fake
 def _(q, k, v, dropout_p, is_causal, scale, order):
-    return _fakes(q, k, v, is_causal, order)
+    return _fakes(q, k, v, dropout_p, is_causal, order)
 
 
 @torch.library.custom_op("vitune::attention_qkv_dropout_train", mutates_args=(), tags=_RANDOM)
@@ -211,7 +213,7 @@ def attention_qkv_dropout_train(qkv: Tensor, dropout_p: float, is_causal: bool, 
 
 @attention_qkv_dropout_train.register_fake
 def _(qkv, dropout_p, is_causal, scale, order):
-    return _fakes(*training.unpacked(qkv), is_causal, order)
+    return _fakes(*training.unpacked(qkv), dropout_p, is_causal, order)
 
 
 # --- their gradients
