@@ -91,7 +91,10 @@ std::int64_t row_blocks(const AttentionProblem& problem) {
 std::int64_t useful_spare_rows(const AttentionProblem& problem) {
   constexpr std::int64_t kMost = 8;
   const std::int64_t rest = problem.nq % kGroupRows;
-  return !problem.causal && problem.dropout == 0 && problem.nq > kGroupRows && rest > 0 && rest <= kMost ? kMost : 0;
+  return !problem.causal && problem.dropout == 0 && problem.nq > kGroupRows && rest > 0 &&
+                 rest <= kMost
+             ? kMost
+             : 0;
 }
 
 AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& config)

@@ -119,10 +119,9 @@ LaunchPlan attention_answer(const AttentionProblem& problem, Precision precision
                       {{answers + kTensorOut, offsetof(ReferenceParams, out)},
                        {answers + kTensorLse, offsetof(ReferenceParams, lse)}});
   if (problem.dropout != 0) pointers.push_back({kTensorRandom, kRandom});
-  return answer_plan(
-      precision, ceil_div(problem.nq, kRows) * problem.heads * problem.batch,
-      std::numeric_limits<std::int32_t>::max(), kThreads,
-      parameter_bytes(reference_params(problem)), std::move(pointers));
+  return answer_plan(precision, ceil_div(problem.nq, kRows) * problem.heads * problem.batch,
+                     std::numeric_limits<std::int32_t>::max(), kThreads,
+                     parameter_bytes(reference_params(problem)), std::move(pointers));
 }
 
 std::vector<JudgeCase> attention_cases(const AttentionProblem& problem, const Config& config,

@@ -3,9 +3,9 @@
 // out[b,h,i,:] = sum_j softmax_j(scale * q[b,h,i,:].k[b,h/g,j,:] + bias[b%Bb,h,i,j]) v[b,h/g,j,:],
 // with g = heads / kv_heads, over the keys j that mask and causal leave. A row without any key
 // gives 0, and -inf as its log-sum-exp. With dropout the softmax's result is multiplied by 0 or
-// 1 / (1 - p) before it meets v, by chance (templates/attention/dropout.cuh). Inputs are 16 bit, sums and the softmax are fp32. Semantics
-// are those of PyTorch's scaled_dot_product_attention with causal aligned top left.
-// SPDX-License-Identifier: Apache-2.0
+// 1 / (1 - p) before it meets v, by chance (templates/attention/dropout.cuh). Inputs are 16 bit,
+// sums and the softmax are fp32. Semantics are those of PyTorch's scaled_dot_product_attention with
+// causal aligned top left. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

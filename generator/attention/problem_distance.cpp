@@ -26,8 +26,7 @@ std::string attention_class(const AttentionProblem& problem) {
   std::string text;
   for (const int part :
        {facts.element, facts.head_dim, int{facts.causal}, facts.bias, facts.bias_vector,
-        int{facts.mask}, facts.mask_vector, int{facts.lse}, facts.copy_bytes,
-        int{facts.dropout}}) {
+        int{facts.mask}, facts.mask_vector, int{facts.lse}, facts.copy_bytes, int{facts.dropout}}) {
     text += static_cast<char>(part % 256);  // each is at most 256
     text += static_cast<char>(part / 256);
   }

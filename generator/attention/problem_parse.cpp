@@ -37,10 +37,11 @@ int read_dropout(std::string_view text) {
   const double dropped = std::round(kBytes * probability);
   if (probability == 0) return 0;
   if (probability > 0 && dropped >= 1 && dropped < kBytes) return static_cast<int>(dropped);
-  throw Error(ErrorCode::kUnsupported,
-              formatted("dropout={} is not supported: it is a probability, rounded to 256ths; use 0 "
-                        "or 1/256 to 255/256",
-                        text));
+  throw Error(
+      ErrorCode::kUnsupported,
+      formatted("dropout={} is not supported: it is a probability, rounded to 256ths; use 0 "
+                "or 1/256 to 255/256",
+                text));
 }
 
 void read_sizes(const Words& words, AttentionProblem& p) {

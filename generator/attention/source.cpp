@@ -54,7 +54,8 @@ AttentionFamily::AttentionFamily(std::string_view template_name, bool is_residen
 
 std::string AttentionFamily::templates() const {
   std::string text = formatted("#include \"attention/forward_{}.cuh\"\n", template_);
-  if (has_dropout()) text += formatted("#include \"attention/forward_{}_dropout.cuh\"\n", template_);
+  if (has_dropout())
+    text += formatted("#include \"attention/forward_{}_dropout.cuh\"\n", template_);
   return text;
 }
 

@@ -114,8 +114,8 @@ std::vector<PointerSlot> judge_pointers(const AttentionBackwardProblem& p) {
   if (p.forward.dropout != 0) {
     constexpr auto kRandom =
         offsetof(ReferenceParams, dropout) + offsetof(AttentionDropout, random);
-    pointers.push_back({kAttentionBackwardRandom,
-                        offsetof(AttentionBackwardJudgeParams, forward) + kRandom});
+    pointers.push_back(
+        {kAttentionBackwardRandom, offsetof(AttentionBackwardJudgeParams, forward) + kRandom});
   }
   return pointers;
 }

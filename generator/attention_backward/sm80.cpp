@@ -47,9 +47,8 @@ std::string AttentionBackwardSm80Family::source(const Problem& problem,
                                                 const Config& config) const {
   const AttentionBackwardProblem& p = attention_backward_of(problem);
   const Shape shape(p, config);
-  const std::string facts =
-      attention_backward_facts_text(p) +
-      geometry_text<AttentionBackwardSm80>("AttentionBackwardSm80", shape);
+  const std::string facts = attention_backward_facts_text(p) +
+                            geometry_text<AttentionBackwardSm80>("AttentionBackwardSm80", shape);
   if (p.forward.dropout != 0) {
     constexpr char kParams[] = "AttentionBackwardDropoutParams";
     return config_source(kDropoutTemplates, facts) +

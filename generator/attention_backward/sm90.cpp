@@ -116,9 +116,9 @@ std::string AttentionBackwardSm90Family::source(const Problem& problem,
   const AttentionBackwardProblem& p = attention_backward_of(problem);
   const Shape shape = attention_backward_sm90_shape(p, config);
   const bool drops = p.forward.dropout != 0;
-  return config_source(drops ? kDropoutTemplates : kTemplates,
-                       attention_backward_facts_text(p) +
-                           geometry_text("AttentionBackwardSm90", shape)) +
+  return config_source(
+             drops ? kDropoutTemplates : kTemplates,
+             attention_backward_facts_text(p) + geometry_text("AttentionBackwardSm90", shape)) +
          entry_text(shape, drops, kDqEntry, "attention_backward_dq_sm90") +
          entry_text(shape, drops, kDkvEntry, "attention_backward_dkv_sm90");
 }

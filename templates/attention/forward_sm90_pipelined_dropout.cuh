@@ -1,5 +1,5 @@
-// templates/attention/forward_sm90_pipelined_dropout.cuh -- forward_sm90_pipelined.cuh with dropout:
-// weights are summed as they are, and meet the values where they are kept.
+// templates/attention/forward_sm90_pipelined_dropout.cuh -- forward_sm90_pipelined.cuh with
+// dropout: weights are summed as they are, and meet the values where they are kept.
 #pragma once
 
 #include "attention/dropout.cuh"
@@ -42,7 +42,8 @@ struct GroupAttention<PipelinedTraits<WithDropout<C>>> : GroupAttention<Pipeline
       }
     }
 #pragma unroll
-    for (int half = 0; half < 2; ++half) this->softmax.sum[0][half] += sums[half][0] + sums[half][1];
+    for (int half = 0; half < 2; ++half)
+      this->softmax.sum[0][half] += sums[half][0] + sums[half][1];
     if constexpr (kWidth % 16 == 8) weights[kWidth / 16][2] = weights[kWidth / 16][3] = 0;
   }
 };
