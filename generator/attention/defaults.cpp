@@ -151,10 +151,10 @@ void prefer_windows(std::vector<Config>& list, const AttentionProblem& problem, 
 // As wide as three warpgroups have registers for. Beside many rows spare ones do not matter.
 Config widest_step(const AttentionProblem& problem) {
   const bool spare = useful_spare_rows(problem) > 0 && problem.nq < 800;
-  const std::int64_t keys = problem.d > 96                   ? 96
-                            : spare                          ? (problem.bias ? 112 : 128)
-                            : problem.d > 64 || problem.bias ? 128
-                                                             : 160;
+  const std::int64_t keys = problem.d > 96 ? 96
+                            : spare        ? (problem.bias ? 112 : 128)
+                            : problem.d > 64 || problem.bias || problem.dropout != 0 ? 128
+                                                                                     : 160;
   Config config = wide_panels(problem, mapped(problem, 12, keys, 2));
   if (!spare) config.set("kSpareRows", 0);
   return config;

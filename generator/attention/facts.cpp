@@ -11,6 +11,8 @@ namespace vitune {
 namespace {
 
 constexpr std::int64_t kMostMapStride = std::int64_t{1} << 40;  // bytes, exclusive
+// A draw and what is kept of 32 keys (templates/attention/dropout.cuh).
+constexpr std::int64_t kDropoutRegisters = 24;
 
 // Largest of 4, 2, 1 keys that one aligned load of a score operand may cover, 0 if keys are not
 // contiguous. A vector must divide the key count, so that none reaches beyond a row. Where it is 1,
@@ -228,7 +230,8 @@ std::int64_t AttentionShape::live_registers() const {
   const std::int64_t queries = query_in_registers ? ceil_div(head_dim, 16) * 4 : 4;
   // In a single step there is no output yet when all scores are there.
   if (producer && steps() == 1) return std::max(width / 2, width / 4 + head_dim / 2) + queries;
-  return row_tiles * (width / 2 + head_dim / 2 + queries);
+  const std::int64_t draws = facts.dropout ? kDropoutRegisters : 0;
+  return row_tiles * (width / 2 + head_dim / 2 + queries + draws);
 }
 
 }  // namespace vitune

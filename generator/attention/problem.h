@@ -5,7 +5,8 @@
 // gives 0, and -inf as its log-sum-exp. With dropout the softmax's result is multiplied by 0 or
 // 1 / (1 - p) before it meets v, by chance (templates/attention/dropout.cuh). Inputs are 16 bit,
 // sums and the softmax are fp32. Semantics are those of PyTorch's scaled_dot_product_attention with
-// causal aligned top left. SPDX-License-Identifier: Apache-2.0
+// causal aligned top left.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-# python/tests/test_torch_compile_attention_dropout.py -- vitune.compile() on models that train with attention dropout: what is found, gradients, the race.
+# python/tests/test_torch_compile_attention_dropout.py -- vitune.compile() on models with attention dropout: what is found, gradients, the race.
 # SPDX-License-Identifier: Apache-2.0
 """As test_torch_compile_attention_train.py. PyTorch draws otherwise, so that models are compared with themselves: with the operators called in
 eager mode after the same seed."""
@@ -86,7 +86,8 @@ class DropoutCase(linear_case.TrainCase):
 
 class PatternTest(DropoutCase):
     def test_calls_are_found_with_their_projection(self):
-        for want, model in ((PACKED, Attends(drops)), (APART, Attends(drops, fused=False)), (APART, Attends(lambda q, *rest: drops(q.sin(), *rest)))):
+        turned = Attends(lambda q, *rest: drops(q.sin(), *rest))
+        for want, model in ((PACKED, Attends(drops)), (APART, Attends(drops, fused=False)), (APART, turned)):
             right = operators if model.attend is drops else lambda q, *rest: operators(q.sin(), *rest)
             self.expect_operators([want], model, x_of(), right)
         self.expect_operators([PACKED], Attends(drops), x_of(), bound=2e-2, on=True)

@@ -1,4 +1,4 @@
-# python/vitune/_compile/patterns/written_dropout.py -- Attention with dropout as models have it that are older than the call: two products, and between them softmax and dropout.
+# python/vitune/_compile/patterns/written_dropout.py -- Attention with dropout that a model writes out: two products, softmax and dropout between them.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
