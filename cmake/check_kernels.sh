@@ -197,6 +197,17 @@ for form in "4 1 4;b=256 h=12 n=50 d=64" "2 1 4;b=256 h=12 n=50 d=64" "2 2 2;b=2
   compile_form "a gradient of short rows" 5 sm_80,sm_86,sm_90,sm_100,sm_120 "family=sm80_short kWarps=$warps kBuffers=$buffers kMinCtas=$ctas" "attention_backward bf16 ${form#*;}"
 done
 expect_no_spill "gradients of short rows" 64
+# Attention with dropout and its gradients: the sizes of models that train with it, steps of every kind, copies of every width.
+if ! "$vitune" compile -q --csv "attention bf16 b=64 h=6 n=576 d=64 dropout=0.1 lse" "attention_backward bf16 b=64 h=6 n=576 d=64 dropout=0.1" \
+    "attention fp16 b=32 h=12 n=197 d=64 dropout=0.1 lse" "attention_backward fp16 b=32 h=12 n=197 d=64 dropout=0.1" \
+    "attention bf16 b=2 h=4 hkv=2 nq=40 nk=77 d=24 causal align=2 dropout=0.5 lse" \
+    "attention_backward bf16 b=2 h=4 hkv=2 nq=40 nk=77 d=24 causal align=2 dropout=0.5" \
+    "attention bf16 b=8 h=16 n=1024 d=128 dropout=0.1 lse" "attention_backward bf16 b=8 h=16 n=1024 d=128 dropout=0.1" | tail -n +2 >"$list"; then
+  echo "kernels: some of attention with dropout do not compile:" >&2
+  grep -v ',ok,' "$list" >&2 || true
+  exit 1
+fi
+expect_no_spill "attention with dropout" 64
 # Windows in place: Swin's two, padding, MaxViT's grid, head sizes that are no power of two.
 if ! "$vitune" compile -q --csv "window_attention bf16 b=32 image=56 window=7 h=3 d=32 bias=bf16:1x3x49x49" \
     "window_attention bf16 b=8 image=24 window=12 shift=6 h=4 d=32 bias=bf16:4x4x144x144" \

@@ -46,8 +46,8 @@ const std::vector<std::string>& ladder_names() {
 }
 
 std::optional<std::string> ladder_violation(const AttentionProblem& problem) {
-  if (problem.causal || problem.bias || problem.mask || problem.lse) {
-    return "the ladder's kernels know no causal order, bias, mask or log-sum-exp";
+  if (problem.causal || problem.bias || problem.mask || problem.lse || problem.dropout != 0) {
+    return "the ladder's kernels know no causal order, bias, mask, log-sum-exp or dropout";
   }
   if (problem.vector_bytes() < 16) {
     return "the ladder's kernels need every row of q, k, v and o aligned to 16 bytes";

@@ -62,7 +62,7 @@ _STEPS = """
 ### Its training here
 
 A step of CCT-14/7x2 at 384 px as its authors train it (their block, attention dropout 0.1, drop path 0.1, AMP, AdamW, cross entropy), milliseconds and GiB at most, as `benchmarks/train_models/` measures
-it by each of PyTorch's ways and by vitune. Attention with dropout is PyTorch's in all of them.
+it by each of PyTorch's ways and by vitune. In vitune's, attention with dropout is vitune's where it wins the race with PyTorch's.
 """
 _NO_STEPS = "Not measured yet: `make train-models`. Nor are the work's four variants (attention written out or fused, MLP fused or not) one by one."
 _ACCURACY = """

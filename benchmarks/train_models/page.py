@@ -57,7 +57,7 @@ _SWITCHES = """
 `benchmarks/programs/run.py PROGRAM` runs timm's pieces, both `Trainer`s and peft with random weights and generated images by eager mode, `torch.compile` and vitune, and fails where losses differ. On a CPU these are tested so (`python/tests/test_programs.py`), and FSDP2
 with two processes by `python/tests/training_ranks.py`; what they gain on a GPU is not measured yet. Without `"training"` and without a mode that captures CUDA graphs, linear layers and norms that need a gradient stay Inductor's, since Python's own time then decides ([python.md](python.md#compiled-models)).
 
-What is refused, by name and with the way out, is in the table of [training steps](python.md#training-steps). Left to PyTorch: attention with dropout, SwinV2's attention, linear layers and norms whose parameters have 16 bits (keep them in fp32, under autocast), LayerScale and drop path outside of the places that [python.md](python.md#compiled-models) lists, the optimizer.
+What is refused, by name and with the way out, is in the table of [training steps](python.md#training-steps). Left to PyTorch: attention with dropout beside a bias or a mask, or in windows, SwinV2's attention, linear layers and norms whose parameters have 16 bits (keep them in fp32, under autocast), LayerScale and drop path outside of the places that [python.md](python.md#compiled-models) lists, the optimizer.
 """
 _NONE = "\nNothing is measured yet: `make train-models` measures it on a GPU.\n"
 _FIGURE = "![The best of PyTorch's ways over vitune, for each model's training step](figures/training.svg)"

@@ -151,10 +151,10 @@ void prefer_windows(std::vector<Config>& list, const AttentionProblem& problem, 
 // As wide as three warpgroups have registers for. Beside many rows spare ones do not matter.
 Config widest_step(const AttentionProblem& problem) {
   const bool spare = useful_spare_rows(problem) > 0 && problem.nq < 800;
-  const std::int64_t keys = problem.d > 96                   ? 96
-                            : spare                          ? (problem.bias ? 112 : 128)
-                            : problem.d > 64 || problem.bias ? 128
-                                                             : 160;
+  const std::int64_t keys = problem.d > 96 ? 96
+                            : spare        ? (problem.bias ? 112 : 128)
+                            : problem.d > 64 || problem.bias || problem.dropout != 0 ? 128
+                                                                                     : 160;
   Config config = wide_panels(problem, mapped(problem, 12, keys, 2));
   if (!spare) config.set("kSpareRows", 0);
   return config;
@@ -243,12 +243,13 @@ std::vector<Config> preferences(const AttentionProblem& problem, const DeviceInf
     for (std::int64_t warps : {4, 2, 1})
       list.push_back(resident(warps, equal_steps(problem.nk, 128), 1));
   }
-  const std::int64_t narrow = std::min<std::int64_t>(64, round_up(problem.nk, 8));
+  const std::int64_t all = round_up(problem.nk, problem.dropout != 0 ? 16 : 8);
+  const std::int64_t narrow = std::min<std::int64_t>(64, all);
   if (problem.d <= 64 && problem.nq >= 512) list.push_back(streaming(4, 2, narrow, 2));
   for (std::int64_t warps : {4, 2, 1}) {
     list.push_back(streaming(warps, 1, narrow, 2));
     list.push_back(streaming(warps, 1, narrow, 1));
-    list.push_back(streaming(warps, 1, std::min<std::int64_t>(32, round_up(problem.nk, 8)), 1));
+    list.push_back(streaming(warps, 1, std::min<std::int64_t>(32, all), 1));
   }
   return list;
 }

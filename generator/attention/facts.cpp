@@ -11,6 +11,8 @@ namespace vitune {
 namespace {
 
 constexpr std::int64_t kMostMapStride = std::int64_t{1} << 40;  // bytes, exclusive
+// A draw and what is kept of 32 keys (templates/attention/dropout.cuh).
+constexpr std::int64_t kDropoutRegisters = 24;
 
 // Largest of 4, 2, 1 keys that one aligned load of a score operand may cover, 0 if keys are not
 // contiguous. A vector must divide the key count, so that none reaches beyond a row. Where it is 1,
@@ -64,6 +66,7 @@ AttentionFacts attention_facts(const AttentionProblem& problem) {
   facts.head_dim = static_cast<int>(problem.d);
   facts.causal = problem.causal;
   facts.lse = problem.lse;
+  facts.dropout = problem.dropout != 0;
   facts.copy_bytes = static_cast<int>(problem.vector_bytes());
   if (problem.bias) {
     facts.bias = bias_code(problem.bias->type);
@@ -90,7 +93,10 @@ std::int64_t row_blocks(const AttentionProblem& problem) {
 std::int64_t useful_spare_rows(const AttentionProblem& problem) {
   constexpr std::int64_t kMost = 8;
   const std::int64_t rest = problem.nq % kGroupRows;
-  return !problem.causal && problem.nq > kGroupRows && rest > 0 && rest <= kMost ? kMost : 0;
+  return !problem.causal && problem.dropout == 0 && problem.nq > kGroupRows && rest > 0 &&
+                 rest <= kMost
+             ? kMost
+             : 0;
 }
 
 AttentionShape::AttentionShape(const AttentionProblem& problem, const Config& config)
@@ -224,7 +230,8 @@ std::int64_t AttentionShape::live_registers() const {
   const std::int64_t queries = query_in_registers ? ceil_div(head_dim, 16) * 4 : 4;
   // In a single step there is no output yet when all scores are there.
   if (producer && steps() == 1) return std::max(width / 2, width / 4 + head_dim / 2) + queries;
-  return row_tiles * (width / 2 + head_dim / 2 + queries);
+  const std::int64_t draws = facts.dropout ? kDropoutRegisters : 0;
+  return row_tiles * (width / 2 + head_dim / 2 + queries + draws);
 }
 
 }  // namespace vitune

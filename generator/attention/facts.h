@@ -25,6 +25,7 @@ struct AttentionFacts {
   int mask_vector = 0;           // kMaskVector
   bool lse = false;              // kLse
   int copy_bytes = 16;           // kCopyBytes
+  bool dropout = false;          // the template is that with dropout
 };
 
 AttentionFacts attention_facts(const AttentionProblem& problem);

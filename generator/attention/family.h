@@ -22,6 +22,8 @@ class AttentionFamily : public Family {
   bool owns(const Config& config) const final {
     return is_made_of(config) && is_set(config, "kResident") == is_resident_;
   }
+  std::optional<std::string> refusal(const Problem& problem,
+                                     const DeviceInfo& device) const override;
   std::vector<Parameter> parameters(const Problem& problem) const final;
   std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const final;
   // Those of the operator's that are its own: which family comes first follows from the problem.
@@ -50,6 +52,8 @@ class AttentionFamily : public Family {
   const bool is_resident_;
 
  private:
+  // True if there is a template with dropout: forward_<template>_dropout.cuh.
+  virtual bool has_dropout() const { return true; }
   // True if the config's kernel is made of the family's template.
   virtual bool is_made_of(const Config& config) const = 0;
   // The values of its tunables, but those of all families (space.cpp); it does without the others.

@@ -3,15 +3,16 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "generator/attention/dropout.h"
 #include "generator/attention/edge_shapes.h"
 #include "generator/attention/family.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/operator.h"
 #include "generator/judging.h"
-#include "templates/attention/params.cuh"
 #include "templates/reference/attention_judge_params.cuh"
 #include "templates/reference/support_params.cuh"
 
@@ -99,6 +100,7 @@ ReferenceParams reference_params(const AttentionProblem& p) {
   params.element = judge_type(p.dtype);
   params.bias = p.bias ? judge_type(p.bias->type) : kSupportFp32;
   params.causal = p.causal ? 1 : 0;
+  params.dropout = dropout_params(p);
   return params;
 }
 
@@ -110,13 +112,16 @@ std::vector<std::string> attention_judge_entries() {
 
 LaunchPlan attention_answer(const AttentionProblem& problem, Precision precision) {
   constexpr std::int64_t kRows = 64, kThreads = 256;  // of a CTA: attention_reference.cuh
-  return answer_plan(
-      precision, ceil_div(problem.nq, kRows) * problem.heads * problem.batch,
-      std::numeric_limits<std::int32_t>::max(), kThreads,
-      parameter_bytes(reference_params(problem)),
+  constexpr auto kRandom = offsetof(ReferenceParams, dropout) + offsetof(AttentionDropout, random);
+  const int answers = static_cast<int>(attention_tensors(problem).size());
+  std::vector<PointerSlot> pointers =
       answer_pointers(attention_slots(), offsetof(ReferenceParams, call),
-                      {{kAttentionTensors + kTensorOut, offsetof(ReferenceParams, out)},
-                       {kAttentionTensors + kTensorLse, offsetof(ReferenceParams, lse)}}));
+                      {{answers + kTensorOut, offsetof(ReferenceParams, out)},
+                       {answers + kTensorLse, offsetof(ReferenceParams, lse)}});
+  if (problem.dropout != 0) pointers.push_back({kTensorRandom, kRandom});
+  return answer_plan(precision, ceil_div(problem.nq, kRows) * problem.heads * problem.batch,
+                     std::numeric_limits<std::int32_t>::max(), kThreads,
+                     parameter_bytes(reference_params(problem)), std::move(pointers));
 }
 
 std::vector<JudgeCase> attention_cases(const AttentionProblem& problem, const Config& config,
@@ -165,6 +170,7 @@ std::vector<Fill> attention_inputs(const AttentionProblem& problem, const std::s
     bias.masked_share = spec.bias_masked_share;
   }
   if (problem.mask) fill(kTensorMask, 6).share = spec.mask_share;
+  if (problem.dropout != 0) fills.push_back(random_fill(kTensorRandom, spec.seed));
   return fills;
 }
 

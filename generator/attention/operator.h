@@ -22,11 +22,16 @@ enum AttentionTensor : int {
   kTensorMask,
   kTensorOut,
   kTensorLse,
-  kAttentionTensors
+  kAttentionTensors,
+  kTensorRandom = kAttentionTensors,  // with dropout: seed and offset
 };
 
 // A call's tensors by these places.
 AttentionPointers attention_pointers(std::span<const std::uintptr_t> addresses);
+
+// Seed and offset of dropout, 64 bits each, as a tensor; and numbers for it.
+TensorSpec random_tensor();
+Fill random_fill(int place, std::uint64_t seed);
 
 // Functions of generator/operator.h, each in a file of its own.
 std::vector<TensorSpec> attention_tensors(const AttentionProblem& problem);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 
+#include "generator/attention/dropout.h"
 #include "generator/attention/family.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/operator.h"
@@ -17,6 +18,9 @@ constexpr PointerSlot kPointers[] = {
     {kTensorLse, offsetof(AttentionParams, lse)},
 };
 
+constexpr PointerSlot kRandom = {
+    kTensorRandom, offsetof(AttentionDropoutParams, dropout) + offsetof(AttentionDropout, random)};
+
 }  // namespace
 
 std::vector<PointerSlot> attention_slots() { return {std::begin(kPointers), std::end(kPointers)}; }
@@ -26,8 +30,13 @@ LaunchPlan AttentionFamily::plan(const Problem& asked, const Config& config,
   const AttentionProblem& problem = attention_of(asked);
   KernelLaunch launch;
   launch.shape = attention_launch_shape(problem, config, device, resident.front());
-  launch.params = parameter_bytes(attention_params(problem, config, {}, launch.shape));
+  const AttentionParams params = attention_params(problem, config, {}, launch.shape);
+  launch.params = parameter_bytes(params);
   launch.pointers = attention_slots();
+  if (problem.dropout != 0) {
+    launch.params = parameter_bytes(AttentionDropoutParams{params, dropout_params(problem)});
+    launch.pointers.push_back(kRandom);
+  }
   if (vitune::reads_tensor_maps(config)) {
     launch.map_bytes = sizeof(AttentionTensorMaps);
     launch.maps = attention_maps(problem, config);

@@ -77,7 +77,7 @@ double distinct_elements(const AttentionProblem& p, const ScoreOperand& operand)
 bool same_fields(const AttentionProblem& a, const AttentionProblem& b) {
   const auto fields = [](const AttentionProblem& p) {
     return std::tie(p.dtype, p.batch, p.heads, p.kv_heads, p.nq, p.nk, p.d, p.causal, p.scale, p.q,
-                    p.k, p.v, p.o, p.bias, p.mask, p.lse, p.alignment);
+                    p.k, p.v, p.o, p.bias, p.mask, p.lse, p.dropout, p.alignment);
   };
   return fields(a) == fields(b);
 }

@@ -2,8 +2,10 @@
 //
 // out[b,h,i,:] = sum_j softmax_j(scale * q[b,h,i,:].k[b,h/g,j,:] + bias[b%Bb,h,i,j]) v[b,h/g,j,:],
 // with g = heads / kv_heads, over the keys j that mask and causal leave. A row without any key
-// gives 0, and -inf as its log-sum-exp. Inputs are 16 bit, sums and the softmax are fp32. Semantics
-// are those of PyTorch's scaled_dot_product_attention with causal aligned top left.
+// gives 0, and -inf as its log-sum-exp. With dropout the softmax's result is multiplied by 0 or
+// 1 / (1 - p) before it meets v, by chance (templates/attention/dropout.cuh). Inputs are 16 bit,
+// sums and the softmax are fp32. Semantics are those of PyTorch's scaled_dot_product_attention with
+// causal aligned top left.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -51,6 +53,7 @@ struct AttentionProblem {
   std::optional<ScoreOperand> bias;  // kFp32, kFp16 or kBf16
   std::optional<ScoreOperand> mask;  // kBool
   bool lse = false;                  // also writes the natural log-sum-exp, fp32 [batch, heads, nq]
+  int dropout = 0;                   // of 256 weights, how many are dropped: 0 to 255
   std::int64_t alignment = 16;  // least alignment of the q, k, v, o pointers in bytes: 2, 4, 8, 16
 
   // Reads "attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed ..." (the grammar is in

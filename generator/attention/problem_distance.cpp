@@ -16,7 +16,7 @@ namespace {
 
 auto kernel_order(const AttentionProblem& p) {
   return std::tuple(p.dtype, p.d, p.causal, p.bias.has_value(), p.mask.has_value(), p.lse,
-                    p.alignment, p.nk, p.nq, p.batch, p.heads);
+                    p.dropout, p.alignment, p.nk, p.nq, p.batch, p.heads);
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ std::string attention_class(const AttentionProblem& problem) {
   std::string text;
   for (const int part :
        {facts.element, facts.head_dim, int{facts.causal}, facts.bias, facts.bias_vector,
-        int{facts.mask}, facts.mask_vector, int{facts.lse}, facts.copy_bytes}) {
+        int{facts.mask}, facts.mask_vector, int{facts.lse}, facts.copy_bytes, int{facts.dropout}}) {
     text += static_cast<char>(part % 256);  // each is at most 256
     text += static_cast<char>(part / 256);
   }

@@ -59,9 +59,9 @@ std::optional<std::int64_t> extent_of(const AttentionProblem& problem, Tensor te
 std::optional<std::int64_t> extent_of(const AttentionProblem& problem, const ScoreOperand& operand);
 
 // Keys of the text that every attention has, its gradients too; `lse` and their own are apart.
-inline constexpr std::array<std::string_view, 16> kProblemKeys = {
-    "b", "h", "hkv", "n", "nq",    "nk",   "d",    "layout",
-    "q", "k", "v",   "o", "scale", "bias", "mask", "align"};
+inline constexpr std::array<std::string_view, 17> kProblemKeys = {
+    "b", "h", "hkv", "n",     "nq",   "nk",   "d",       "layout", "q",
+    "k", "v", "o",   "scale", "bias", "mask", "dropout", "align"};
 // The problem that these words say, as parse() reads it; without `lse` if the grammar has none.
 AttentionProblem read_problem(const ProblemWords& words);
 // What stands behind "q=" in the text: a layout's name, or "@batch,head,row".

@@ -1,6 +1,7 @@
 // generator/attention/problem_parse.cpp -- Reads the text of a problem (grammar: docs/problems.md).
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -29,6 +30,20 @@ constexpr ProblemGrammar kGrammar = {"attention", kFlags, problem_internal::kPro
 
 using Words = ProblemWords;
 
+// A random byte decides (templates/attention/dropout.cuh).
+int read_dropout(std::string_view text) {
+  constexpr double kBytes = 256;
+  const double probability = number_word(text, "dropout");
+  const double dropped = std::round(kBytes * probability);
+  if (probability == 0) return 0;
+  if (probability > 0 && dropped >= 1 && dropped < kBytes) return static_cast<int>(dropped);
+  throw Error(
+      ErrorCode::kUnsupported,
+      formatted("dropout={} is not supported: it is a probability, rounded to 256ths; use 0 "
+                "or 1/256 to 255/256",
+                text));
+}
+
 void read_sizes(const Words& words, AttentionProblem& p) {
   if (words.flag("bf16") == words.flag("fp16")) {
     malformed(words.flag("bf16") ? "bf16 and fp16 are both given: q, k, v and o have one dtype"
@@ -51,6 +66,7 @@ void read_sizes(const Words& words, AttentionProblem& p) {
   p.causal = words.flag("causal");
   p.lse = words.flag("lse");
   p.alignment = words.number("align").value_or(16);
+  if (const auto dropout = words.find("dropout")) p.dropout = read_dropout(*dropout);
   const auto scale = words.find("scale");
   // A wrong d is validate's to report, not the default scale's.
   p.scale = scale ? number_word(*scale, "scale") : p.d > 0 ? default_scale(p.d) : 1.0;

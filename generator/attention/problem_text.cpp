@@ -77,6 +77,7 @@ std::string AttentionProblem::text() const {
   if (p.scale != default_scale(p.d)) text += " scale=" + shortest(p.scale);
   if (p.bias) text += " bias=" + operand_text(p, *p.bias);
   if (p.mask) text += " mask=" + operand_text(p, *p.mask);
+  if (p.dropout != 0) text += " dropout=" + shortest(p.dropout / 256.0);
   if (p.lse) text += " lse";
   if (p.alignment != 16) text += formatted(" align={}", p.alignment);
   return text;

@@ -146,6 +146,9 @@ void problem_internal::validate_sizes(const AttentionProblem& p) {
   }
   check_grid(p);
   check_scale(p.scale);
+  if (p.dropout < 0 || p.dropout > 255) {
+    unsupported(formatted("{} dropped weights of 256 are not supported: use 0 to 255", p.dropout));
+  }
   if (p.alignment != 2 && p.alignment != 4 && p.alignment != 8 && p.alignment != 16) {
     unsupported(formatted("align={} is not supported: use 2, 4, 8 or 16 bytes", p.alignment));
   }

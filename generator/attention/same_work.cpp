@@ -73,7 +73,7 @@ std::size_t work_hash(const AttentionProblem& problem) {
        {problem.batch * problem.heads, problem.nq, problem.nk, problem.d,
         std::int64_t{problem.dtype == ElementType::kBf16}, std::int64_t{problem.causal},
         std::int64_t{problem.lse}, std::int64_t{problem.bias.has_value()},
-        std::int64_t{problem.mask.has_value()}}) {
+        std::int64_t{problem.mask.has_value()}, std::int64_t{problem.dropout}}) {
     hash = (hash ^ static_cast<std::uint64_t>(part)) * 1099511628211U;
   }
   return hash;

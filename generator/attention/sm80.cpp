@@ -82,6 +82,16 @@ std::vector<NamedRule> fallback_rules(std::int64_t blocks) {
            }}};
 }
 
+// A draw is for sixteen keys (templates/attention/dropout.cuh).
+NamedRule dropout_rule() {
+  return {"with dropout several steps of keys are multiples of 16",
+          {"kBlockN", "kConstantKeys"},
+          [](const AttentionShape& s) -> std::optional<std::string> {
+            if ((s.constant_keys && s.steps() == 1) || s.block_n % 16 == 0) return std::nullopt;
+            return formatted("kBlockN = {}", s.block_n);
+          }};
+}
+
 NamedRule one_row_tile_rule() {
   return {"two row tiles per warp are for devices without wgmma",
           {"kRowTiles"},
@@ -132,6 +142,7 @@ std::vector<NamedRule> AttentionSm80::own_rules(const AttentionProblem& problem,
          if (s.query_in_registers || s.live_registers() >= 88) return std::nullopt;
          return formatted("{} live registers leave room for the queries", s.live_registers());
        }}};
+  if (problem.dropout != 0) rules.push_back(dropout_rule());
   if (!lacks_wgmma(device)) rules.push_back(one_row_tile_rule());
   if (is_for_tensor_maps(problem, device)) append(rules, fallback_rules(row_blocks(problem)));
   if (!is_resident_) {

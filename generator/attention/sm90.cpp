@@ -11,12 +11,15 @@ namespace {
 class AttentionSm90 final : public AttentionFamily {
  public:
   explicit AttentionSm90(bool is_resident) : AttentionFamily("sm90", is_resident) {}
-  std::optional<std::string> refusal(const Problem&, const DeviceInfo& device) const override {
+  std::optional<std::string> refusal(const Problem& problem,
+                                     const DeviceInfo& device) const override {
+    if (const auto why = AttentionFamily::refusal(problem, device)) return why;
     return lacks_wgmma(device);
   }
   bool is_of_one_architecture() const override { return true; }
 
  private:
+  bool has_dropout() const override { return false; }
   bool is_made_of(const Config& config) const override {
     return is_set(config, "kSwizzle") && !is_set(config, "kProducer");
   }

@@ -55,6 +55,7 @@ class AttentionSm90Pipelined final : public AttentionFamily {
                                      const DeviceInfo& device) const override {
     const int bytes = attention_facts(attention_of(problem)).copy_bytes;
     if (bytes < 4) return formatted("copies have 4 bytes, tensors are aligned to {}", bytes);
+    if (const auto why = AttentionFamily::refusal(problem, device)) return why;
     return lacks_wgmma(device);
   }
   bool is_of_one_architecture() const override { return true; }
@@ -82,7 +83,9 @@ AttentionSm90Pipelined::Values AttentionSm90Pipelined::values(
   } else {
     values.insert(values.end(), {{"kWarps", {4, 8, 12}}, {"kStages", {2, 3, 4}}});
   }
-  if (mapped && !problem.causal) values.push_back({"kSpareRows", {0, 8}});
+  if (mapped && !problem.causal && problem.dropout == 0) {
+    values.push_back({"kSpareRows", {0, 8}});
+  }
   if (!is_resident_ && !problem.causal) values.push_back({"kEvenItems", {0, 1}});
   if (mapped && problem.bias) values.push_back({"kBiasInRegisters", {0, 1}});
   return values;

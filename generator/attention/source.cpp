@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/format.h"
+#include "generator/attention/dropout.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/family.h"
 #include "generator/attention/operator.h"
@@ -52,21 +53,32 @@ AttentionFamily::AttentionFamily(std::string_view template_name, bool is_residen
       name_(formatted("{}.{}", template_name, is_resident ? "resident" : "streaming")) {}
 
 std::string AttentionFamily::templates() const {
-  return formatted("#include \"attention/forward_{}.cuh\"\n", template_);
+  std::string text = formatted("#include \"attention/forward_{}.cuh\"\n", template_);
+  if (has_dropout())
+    text += formatted("#include \"attention/forward_{}_dropout.cuh\"\n", template_);
+  return text;
+}
+
+std::optional<std::string> AttentionFamily::refusal(const Problem& problem,
+                                                    const DeviceInfo&) const {
+  const AttentionProblem& p = attention_of(problem);
+  return has_dropout() ? unsuited_dropout(p, p.lse) : no_dropout(p);
 }
 
 std::string AttentionFamily::source(const Problem& problem, const Config& config) const {
   const AttentionShape shape(attention_of(problem), config);
   const char* maps =
       shape.tensor_copies() ? ", const __grid_constant__ vitune::AttentionTensorMaps maps" : "";
+  const bool drops = shape.facts.dropout;
   return formatted(
       "namespace vitune {{\nstruct Config {{\n{}{}}};\n}}  // namespace vitune\n\n"
-      "#include \"attention/forward_{}.cuh\"\n\n"
+      "#include \"attention/forward_{}{}.cuh\"\n\n"
       "extern \"C\" __global__ void __launch_bounds__({}, vitune::Config::kMinCtas)\n"
-      "{}(const __grid_constant__ vitune::AttentionParams params{}) {{\n"
-      "  vitune::forward<vitune::Config>(params{});\n}}\n",
-      facts_text(shape.facts), tunables_text(shape), template_, shape.threads(), kEntry, maps,
-      shape.tensor_copies() ? ", maps" : "");
+      "{}(const __grid_constant__ vitune::{} params{}) {{\n"
+      "  vitune::forward{}<vitune::Config>(params{});\n}}\n",
+      facts_text(shape.facts), tunables_text(shape), template_, drops ? "_dropout" : "",
+      shape.threads(), kEntry, drops ? "AttentionDropoutParams" : "AttentionParams", maps,
+      drops ? "_with_dropout" : "", shape.tensor_copies() ? ", maps" : "");
 }
 
 std::vector<KernelNeeds> AttentionFamily::kernels(const Problem& problem,

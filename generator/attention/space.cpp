@@ -14,8 +14,10 @@ namespace vitune {
 namespace {
 
 // Steps of 32 to 128 keys, and the widths that cut this key count into one to four equal steps.
-std::vector<std::int64_t> key_steps(std::int64_t nk) {
+std::vector<std::int64_t> key_steps(std::int64_t nk, bool has_dropout) {
   std::set<std::int64_t> widths;
+  // Few keys whose number is an argument: with dropout steps are multiples of 16 (sm80.cpp).
+  if (has_dropout) widths.insert(std::min<std::int64_t>(round_up(nk, 16), 64));
   const std::int64_t all = round_up(nk, 8);
   for (std::int64_t width : {32, 48, 64, 96, 112, 128, 160, 176})
     widths.insert(std::min<std::int64_t>(width, all));
@@ -52,7 +54,7 @@ std::vector<Parameter> AttentionFamily::parameters(const Problem& problem) const
   const AttentionProblem& p = attention_of(problem);
   Values tried = values(p);
   tried.insert(tried.end(), {{"kResident", {is_resident_ ? 1 : 0}},
-                             {"kBlockN", key_steps(p.nk)},
+                             {"kBlockN", key_steps(p.nk, p.dropout != 0)},
                              {"kMinCtas", {1, 2, 3, 4, 5, 6, 8, 12, 16}}});
   constexpr AttentionTunables kWithout;
   std::vector<Parameter> parameters;

@@ -101,7 +101,29 @@ std::vector<TensorSpec> attention_tensors(const AttentionProblem& p) {
   specs[kTensorOut].empty_rows = kTensorLse;
   specs[kTensorLse] = log_sum_exp(p);
   share(p, specs);
+  if (p.dropout != 0) specs.push_back(random_tensor());
   return specs;
+}
+
+TensorSpec random_tensor() {
+  TensorSpec spec;
+  spec.name = "random";
+  spec.type = ElementType::kI32;
+  spec.extents = {1, 1, 1, 4};
+  spec.strides = {0, 0, 0, 1};
+  spec.alignment = 8;
+  return spec;
+}
+
+Fill random_fill(int place, std::uint64_t seed) {
+  constexpr std::uint64_t kMix = 0x9e3779b97f4a7c15u;  // all four words differ, with every seed
+  Fill fill;
+  fill.tensor = place;
+  fill.extents = random_tensor().extents;
+  for (std::uint64_t word = 1; word <= 4; ++word) {
+    fill.numbers.push_back(static_cast<std::int32_t>((seed + word) * kMix >> 32));
+  }
+  return fill;
 }
 
 AttentionPointers attention_pointers(std::span<const std::uintptr_t> addresses) {

@@ -11,9 +11,11 @@
 
 #include "core/checked.h"
 #include "core/error.h"
+#include "generator/attention/dropout.h"
 #include "generator/attention/edge_shapes.h"
 #include "generator/attention/family.h"
 #include "generator/attention/kernel_spec.h"
+#include "generator/attention/operator.h"
 #include "generator/attention_backward/family.h"
 #include "generator/attention_backward/kernel_spec.h"
 #include "generator/attention_backward/operator.h"
@@ -91,22 +93,29 @@ AttentionBackwardJudgeParams judge_params(const AttentionBackwardProblem& p) {
   forward.element = judge_type(p.forward.dtype);
   forward.bias = p.forward.bias ? judge_type(p.forward.bias->type) : kSupportFp32;
   forward.causal = p.forward.causal ? 1 : 0;
+  forward.dropout = dropout_params(p.forward);
   params.dbias_type = p.dbias ? judge_type(*p.dbias) : kSupportFp32;
   return params;
 }
 
-std::vector<PointerSlot> judge_pointers() {
-  constexpr int kAnswers = kAttentionBackwardTensors;
+std::vector<PointerSlot> judge_pointers(const AttentionBackwardProblem& p) {
+  const int answers = static_cast<int>(attention_backward_tensors(p).size());
   std::vector<PointerSlot> pointers = answer_pointers(
       attention_backward_pointers(), offsetof(AttentionBackwardJudgeParams, call),
-      {{kAnswers + kAttentionBackwardDq, offsetof(AttentionBackwardJudgeParams, dq)},
-       {kAnswers + kAttentionBackwardDk, offsetof(AttentionBackwardJudgeParams, dk)},
-       {kAnswers + kAttentionBackwardDv, offsetof(AttentionBackwardJudgeParams, dv)},
-       {kAnswers + kAttentionBackwardDbias, offsetof(AttentionBackwardJudgeParams, dbias)},
+      {{answers + kAttentionBackwardDq, offsetof(AttentionBackwardJudgeParams, dq)},
+       {answers + kAttentionBackwardDk, offsetof(AttentionBackwardJudgeParams, dk)},
+       {answers + kAttentionBackwardDv, offsetof(AttentionBackwardJudgeParams, dv)},
+       {answers + kAttentionBackwardDbias, offsetof(AttentionBackwardJudgeParams, dbias)},
        {PointerSlot::kScratch, offsetof(AttentionBackwardJudgeParams, delta)}});
   // Forward's tensors have the same places there.
   for (const PointerSlot& slot : answer_pointers(attention_slots(), at_forward(0), {})) {
     pointers.push_back(slot);
+  }
+  if (p.forward.dropout != 0) {
+    constexpr auto kRandom =
+        offsetof(ReferenceParams, dropout) + offsetof(AttentionDropout, random);
+    pointers.push_back(
+        {kAttentionBackwardRandom, offsetof(AttentionBackwardJudgeParams, forward) + kRandom});
   }
   return pointers;
 }
@@ -163,7 +172,7 @@ LaunchPlan attention_backward_answer(const AttentionBackwardProblem& p, Precisio
     launch.shape.grid[0] = static_cast<std::uint32_t>(std::min(ctas[i], kMostCtas));
     launch.shape.block[0] = kThreads;
     launch.params = parameter_bytes(judge_params(p));
-    launch.pointers = judge_pointers();
+    launch.pointers = judge_pointers(p);
   }
   plan.scratch_bytes = (is_exact ? 8 : 4) * rows;
   return plan;
@@ -206,6 +215,9 @@ std::vector<Fill> attention_backward_inputs(const AttentionBackwardProblem& p,
   drawn.add(kAttentionBackwardLse, spec.lse, spec.lse_deviation);
   drawn.fills.back().infinite_share = spec.empty_share;
   drawn.add(kAttentionBackwardDout, 0, 1);
+  if (p.forward.dropout != 0) {
+    drawn.fills.push_back(random_fill(kAttentionBackwardRandom, spec.seed));
+  }
   return drawn.fills;
 }
 

@@ -32,13 +32,17 @@ enum AttentionBackwardTensor {
   kAttentionBackwardDk,
   kAttentionBackwardDv,
   kAttentionBackwardDbias,
-  kAttentionBackwardTensors
+  kAttentionBackwardTensors,
+  kAttentionBackwardRandom = kAttentionBackwardTensors,  // with dropout: seed and offset
 };
 std::vector<TensorSpec> attention_backward_tensors(const AttentionBackwardProblem& problem);
 
-// The parameters of kernels, parts = 1, and where the call's tensors go in there.
+// The parameters of kernels without dropout, parts = 1, and where the call's tensors go in there.
 AttentionBackwardParams attention_backward_params(const AttentionBackwardProblem& problem);
 std::vector<PointerSlot> attention_backward_pointers();
+
+// Hands a launch its problem's parameters and pointers.
+void set_attention_backward_params(KernelLaunch& launch, const AttentionBackwardProblem& problem);
 
 // Members of a generated Config: the problem's facts, as templates/attention_backward/config.cuh
 // lists them.

@@ -56,7 +56,8 @@ class AttentionBackward final : public OperatorOf<AttentionBackwardProblem> {
   }
 
   std::string kernel_class(const Problem& problem) const override {
-    return attention_backward_facts_text(of(problem));
+    const AttentionBackwardProblem& p = of(problem);
+    return attention_backward_facts_text(p) + (p.forward.dropout != 0 ? "dropout" : "");
   }
   double distance(const Problem& a, const Problem& b) const override {
     return problem_distance(of(a).forward, of(b).forward);

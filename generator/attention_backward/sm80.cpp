@@ -7,6 +7,7 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/attention/dropout.h"
 #include "generator/attention_backward/dbias.h"
 #include "generator/gemm/source.h"
 
@@ -17,6 +18,10 @@ using Shape = AttentionBackwardSm80Shape;
 
 constexpr char kDqEntry[] = "vitune_attention_backward_dq";
 constexpr char kDkvEntry[] = "vitune_attention_backward_dkv";
+constexpr char kTemplates[] =
+    "#include \"attention_backward/dq_sm80.cuh\"\n"
+    "#include \"attention_backward/dkv_sm80.cuh\"\n";
+constexpr char kDropoutTemplates[] = "#include \"attention_backward/dropout_sm80.cuh\"\n";
 
 }  // namespace
 
@@ -29,20 +34,28 @@ ConfigWords AttentionBackwardSm80Family::own_words(const Config& config) const {
       {"kDqWarps", "kDqKeys", "kDqStages", "kDkvWarps", "kDkvGroups", "kDkvRows", "kDkvStages"}};
 }
 
+std::optional<std::string> AttentionBackwardSm80Family::refusal(const Problem& problem,
+                                                                const DeviceInfo&) const {
+  return unsuited_dropout(attention_backward_of(problem).forward, true);
+}
+
 std::string AttentionBackwardSm80Family::templates() const {
-  return "#include \"attention_backward/dq_sm80.cuh\"\n"
-         "#include \"attention_backward/dkv_sm80.cuh\"\n" +
-         dbias_templates();
+  return std::string(kTemplates) + kDropoutTemplates + dbias_templates();
 }
 
 std::string AttentionBackwardSm80Family::source(const Problem& problem,
                                                 const Config& config) const {
   const AttentionBackwardProblem& p = attention_backward_of(problem);
   const Shape shape(p, config);
-  return config_source(templates(),
-                       attention_backward_facts_text(p) +
-                           geometry_text<AttentionBackwardSm80>("AttentionBackwardSm80", shape) +
-                           dbias_text(shape.dbias())) +
+  const std::string facts = attention_backward_facts_text(p) +
+                            geometry_text<AttentionBackwardSm80>("AttentionBackwardSm80", shape);
+  if (p.forward.dropout != 0) {
+    constexpr char kParams[] = "AttentionBackwardDropoutParams";
+    return config_source(kDropoutTemplates, facts) +
+           entry_text(shape.dq_threads(), kDqEntry, kParams, "attention_backward_dq_dropout") +
+           entry_text(shape.dkv_threads(), kDkvEntry, kParams, "attention_backward_dkv_dropout");
+  }
+  return config_source(kTemplates + dbias_templates(), facts + dbias_text(shape.dbias())) +
          entry_text(shape.dq_threads(), kDqEntry, "AttentionBackwardParams",
                     "attention_backward_dq") +
          entry_text(shape.dkv_threads(), kDkvEntry, "AttentionBackwardParams",
@@ -75,8 +88,7 @@ LaunchPlan AttentionBackwardSm80Family::plan(const Problem& problem, const Confi
     launch.shape.grid[0] = static_cast<std::uint32_t>(ctas[i]);
     launch.shape.block[0] = static_cast<std::uint32_t>(needs[i].threads);
     launch.shape.shared_bytes = static_cast<std::uint32_t>(needs[i].shared_bytes);
-    launch.params = parameter_bytes(attention_backward_params(p));
-    launch.pointers = attention_backward_pointers();
+    set_attention_backward_params(launch, p);
   }
   plan.scratch_bytes = attention_backward_delta_bytes(p);
   append_dbias(plan, p, shape.dbias(), std::size(ctas), device);

@@ -29,6 +29,8 @@ struct AttentionBackwardSm80Shape : AttentionBackwardSm80 {
 class AttentionBackwardSm80Family final : public GemmFamily {
  public:
   AttentionBackwardSm80Family() : GemmFamily("sm80", attention_backward_families) {}
+  std::optional<std::string> refusal(const Problem& problem,
+                                     const DeviceInfo& device) const override;
   std::vector<Parameter> tunables() const override;
   std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
   std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,

@@ -65,13 +65,20 @@ std::vector<TensorMapSlot> maps_of(const AttentionBackwardProblem& p, const Pass
   return maps;
 }
 
-std::string entry_text(const Shape& shape, const char* entry, const char* function) {
+constexpr char kTemplates[] =
+    "#include \"attention_backward/dq_sm90.cuh\"\n"
+    "#include \"attention_backward/dkv_sm90.cuh\"\n";
+constexpr char kDropoutTemplates[] = "#include \"attention_backward/dropout_sm90.cuh\"\n";
+
+std::string entry_text(const Shape& shape, bool drops, const char* entry, const char* function) {
   return formatted(
       "\nextern \"C\" __global__ void __launch_bounds__({}, {})\n"
-      "{}(const __grid_constant__ vitune::AttentionBackwardParams params,\n"
+      "{}(const __grid_constant__ vitune::{} params,\n"
       "   const __grid_constant__ vitune::AttentionBackwardTensorMaps maps) {{\n"
-      "  vitune::{}<vitune::Config>(params, maps);\n}}\n",
-      shape.threads(), shape.ctas(), entry, function);
+      "  vitune::{}{}<vitune::Config>(params, maps);\n}}\n",
+      shape.threads(), shape.ctas(), entry,
+      drops ? "AttentionBackwardDropoutParams" : "AttentionBackwardParams", function,
+      drops ? "_dropout" : "");
 }
 
 }  // namespace
@@ -101,18 +108,19 @@ ConfigWords AttentionBackwardSm90Family::own_words(const Config& config) const {
 }
 
 std::string AttentionBackwardSm90Family::templates() const {
-  return "#include \"attention_backward/dq_sm90.cuh\"\n"
-         "#include \"attention_backward/dkv_sm90.cuh\"\n";
+  return std::string(kTemplates) + kDropoutTemplates;
 }
 
 std::string AttentionBackwardSm90Family::source(const Problem& problem,
                                                 const Config& config) const {
   const AttentionBackwardProblem& p = attention_backward_of(problem);
   const Shape shape = attention_backward_sm90_shape(p, config);
-  return config_source(templates(), attention_backward_facts_text(p) +
-                                        geometry_text("AttentionBackwardSm90", shape)) +
-         entry_text(shape, kDqEntry, "attention_backward_dq_sm90") +
-         entry_text(shape, kDkvEntry, "attention_backward_dkv_sm90");
+  const bool drops = p.forward.dropout != 0;
+  return config_source(
+             drops ? kDropoutTemplates : kTemplates,
+             attention_backward_facts_text(p) + geometry_text("AttentionBackwardSm90", shape)) +
+         entry_text(shape, drops, kDqEntry, "attention_backward_dq_sm90") +
+         entry_text(shape, drops, kDkvEntry, "attention_backward_dkv_sm90");
 }
 
 std::vector<KernelNeeds> AttentionBackwardSm90Family::kernels(const Problem& problem,
@@ -141,8 +149,7 @@ LaunchPlan AttentionBackwardSm90Family::plan(const Problem& problem, const Confi
     launch.shape.block[0] = static_cast<std::uint32_t>(needs[i].threads);
     launch.shape.shared_bytes = static_cast<std::uint32_t>(needs[i].shared_bytes);
     launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
-    launch.params = parameter_bytes(attention_backward_params(p));
-    launch.pointers = attention_backward_pointers();
+    set_attention_backward_params(launch, p);
     launch.map_bytes = sizeof(AttentionBackwardTensorMaps);
     launch.maps = maps_of(p, of_keys_rows ? shape.dkv() : shape.dq(), of_keys_rows);
   }

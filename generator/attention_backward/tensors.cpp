@@ -5,11 +5,14 @@
 #include <iterator>
 #include <utility>
 
+#include "generator/attention/dropout.h"
 #include "generator/attention/facts.h"
 #include "generator/attention/kernel_spec.h"
 #include "generator/attention/operator.h"
 #include "generator/attention_backward/kernel_spec.h"
 #include "generator/config_text.h"
+// After what it is made of.
+#include "templates/attention_backward/dropout_params.cuh"
 
 namespace vitune {
 namespace {
@@ -33,6 +36,10 @@ constexpr PointerSlot kPointers[] = {
     {kAttentionBackwardDbias, offsetof(AttentionBackwardParams, dbias)},
     {PointerSlot::kScratch, offsetof(AttentionBackwardParams, delta)},
 };
+
+constexpr PointerSlot kRandom = {
+    kAttentionBackwardRandom,
+    offsetof(AttentionBackwardDropoutParams, dropout) + offsetof(AttentionDropout, random)};
 
 TensorSpec renamed(TensorSpec spec, std::string name, Role role) {
   spec.name = std::move(name);
@@ -65,6 +72,7 @@ AttentionView view_of(const TensorStrides& strides) {
 std::vector<TensorSpec> attention_backward_tensors(const AttentionBackwardProblem& p) {
   AttentionProblem forward = p.forward;
   forward.lse = true;
+  forward.dropout = 0;
   std::vector<TensorSpec> specs = attention_tensors(forward);
   specs[kTensorOut] = renamed(specs[kTensorOut], "out", Role::kInput);
   specs[kTensorLse] = renamed(specs[kTensorLse], "lse", Role::kInput);
@@ -74,6 +82,7 @@ std::vector<TensorSpec> attention_backward_tensors(const AttentionBackwardProble
   specs.push_back(gradient(gradients[kTensorK], "dk"));
   specs.push_back(gradient(gradients[kTensorV], "dv"));
   specs.push_back(bias_gradient(p));
+  if (p.forward.dropout != 0) specs.push_back(random_tensor());
   return specs;
 }
 
@@ -95,6 +104,16 @@ AttentionBackwardParams attention_backward_params(const AttentionBackwardProblem
 
 std::vector<PointerSlot> attention_backward_pointers() {
   return {std::begin(kPointers), std::end(kPointers)};
+}
+
+void set_attention_backward_params(KernelLaunch& launch, const AttentionBackwardProblem& p) {
+  const AttentionBackwardParams params = attention_backward_params(p);
+  launch.params = parameter_bytes(params);
+  launch.pointers = attention_backward_pointers();
+  if (p.forward.dropout == 0) return;
+  launch.params =
+      parameter_bytes(AttentionBackwardDropoutParams{params, dropout_params(p.forward)});
+  launch.pointers.push_back(kRandom);
 }
 
 std::string attention_backward_facts_text(const AttentionBackwardProblem& p) {

@@ -178,7 +178,8 @@ class PatternTest(AttentionCase):
             out = plain(q, k, v, model, attn_mask=mask)  # of which autocast has a copy
             mask.add_(out.sum())
             return out * mask.sum()
-        cases = {"dropout of 0.1: the kernels that train have none": lambda q, k, v, model: plain(q, k, v, model, dropout_p=0.1),
+        cases = {"dropout beside attn_mask": lambda q, k, v, model: plain(q, k, v, model, dropout_p=0.1, attn_mask=torch.zeros(5, 5)),
+                 "dropout_p of 0.001: it is rounded to 256ths": lambda q, k, v, model: plain(q, k, v, model, dropout_p=0.001),
                  "3, 3 and 3 dimensions": lambda q, k, v, model: plain(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), model).view(q.shape),
                  "they must have one batch": lambda q, k, v, model: plain(q, k[:1], v[:1], model),
                  "its heads are broadcast": lambda q, k, v, model: plain(q, k[:, :1], v[:, :1], model),

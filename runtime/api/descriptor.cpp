@@ -209,6 +209,10 @@ Request request_of(const vitune_attention_desc& desc, const Alignments& alignmen
 }
 
 vitune_attention_desc description_of(const AttentionProblem& problem) {
+  if (problem.dropout != 0) {
+    throw Error(ErrorCode::kUnsupported,
+                "a description has no dropout: use the problem's text, vitune_problem_create()");
+  }
   vitune_attention_desc desc = VITUNE_ATTENTION_DESC_INIT;
   desc.dtype = code_of(problem.dtype);
   desc.causal = problem.causal ? 1 : 0;

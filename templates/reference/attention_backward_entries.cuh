@@ -8,7 +8,7 @@
 
 #include "attention/params.cuh"
 #include "attention_backward/params.cuh"
-#include "reference/attention_judge_params.cuh"
+#include "reference/attention_dropout.cuh"
 #include "reference/attention_reference.cuh"
 // After what it is made of.
 #include "reference/attention_backward_judge_params.cuh"
@@ -62,8 +62,12 @@ __device__ inline void ref_gradients(const AttentionBackwardJudgeParams& p, cons
       }
       Scalar score = weights[i][j] * Scalar(p.forward.scale);
       if (call.bias != nullptr) score += Scalar(ref_bias(p.forward, at.place, row, key));
-      weights[i][j] = ref_exp(score - Scalar(call.lse[dense]));
-      ds[i][j] = weights[i][j] * (ds[i][j] - static_cast<const Scalar*>(p.delta)[dense]);
+      const bool kept =
+          ref_is_kept(p.forward, at.place.batch * call.heads + at.place.head, row, key);
+      const Scalar factor = kept ? ref_kept_scale<Scalar>(p.forward) : Scalar(0);
+      const Scalar weight = ref_exp(score - Scalar(call.lse[dense]));
+      weights[i][j] = weight * factor;
+      ds[i][j] = weight * (factor * ds[i][j] - static_cast<const Scalar*>(p.delta)[dense]);
     }
   }
 }

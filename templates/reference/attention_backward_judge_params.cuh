@@ -2,7 +2,8 @@
 // attention's gradients are handed.
 //
 // Plain C++: the host fills this very struct and NVRTC reads it. attention/params.cuh,
-// attention_backward/params.cuh and reference/attention_judge_params.cuh come first; they are not
+// attention/dropout_params.cuh, attention_backward/params.cuh and
+// reference/attention_judge_params.cuh come first; they are not
 // named here because host and device find them by different paths.
 #pragma once
 

@@ -1,8 +1,9 @@
 // templates/reference/attention_judge_params.cuh -- What attention's judge and yardstick are
 // handed.
 //
-// Plain C++: the host fills this very struct and NVRTC reads it. attention/params.cuh comes first;
-// it is not named here because host and device find it by different paths.
+// Plain C++: the host fills this very struct and NVRTC reads it. attention/params.cuh and
+// attention/dropout_params.cuh come first; they are not named here because host and device find
+// them by different paths.
 #pragma once
 
 namespace vitune {
@@ -18,6 +19,7 @@ struct ReferenceParams {
   int element;  // SupportType of q, k, v and o
   int bias;     // SupportType of the bias
   int causal;
+  AttentionDropout dropout;  // no seed without
 };
 
 }  // namespace vitune

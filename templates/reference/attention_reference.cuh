@@ -11,7 +11,7 @@
 #pragma once
 
 #include "attention/params.cuh"
-#include "reference/attention_judge_params.cuh"
+#include "reference/attention_dropout.cuh"
 #include "reference/numbers.cuh"
 
 namespace vitune {
@@ -252,7 +252,8 @@ __device__ inline void ref_finish(const ReferenceParams& p, const RefPlace& plac
 #pragma unroll
     for (int j = 0; j < kColumnsEach; ++j) {
       const int x = c + kRefLanes * j;
-      if (x < p.head_size) ref_store(p, place, row, x, empty ? Scalar(0) : acc[i][j] / l[i]);
+      const Scalar sum = acc[i][j] * ref_kept_scale<Scalar>(p);
+      if (x < p.head_size) ref_store(p, place, row, x, empty ? Scalar(0) : sum / l[i]);
     }
     float* lse = ref_lse(p, Scalar(0));
     if (c == 0 && lse != nullptr) {
@@ -285,7 +286,9 @@ __device__ inline void ref_rows(const ReferenceParams& p, const RefPlace& place,
     ref_scores(p, place, key0, shared, s);
     for (int i = 0; i < kRowsEach; ++i) {
       for (int j = 0; j < kKeysEach; ++j) {
-        const Scalar weight = m[i] == none ? Scalar(0) : ref_exp(s[i][j] - m[i]);
+        const bool kept = ref_is_kept(p, place.batch * p.call.heads + place.head,
+                                      place.row0 + r + kRefLanes * i, key0 + c + kRefLanes * j);
+        const Scalar weight = m[i] == none || !kept ? Scalar(0) : ref_exp(s[i][j] - m[i]);
         shared.p[r + kRefLanes * i][c + kRefLanes * j] = ref_weight(weight, p.element);
       }
     }

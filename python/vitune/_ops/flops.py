@@ -72,10 +72,10 @@ def _nothing(*_: Any, **__: Any) -> int:
 #: By operator: one that is not here is counted by what PyTorch's own operators in it are, of which there are none.
 FORMULAS: dict[str, Callable[..., int]] = {
     **dict.fromkeys(("attention", "attention_lse", "attend", "attend_or_torch", "attention_repeating_mask"), _attention),
-    "attention_train": _attention,
-    "attention_qkv_train": _qkv,
-    "attention_backward": _attention_backward,
-    "attention_qkv_backward": _qkv_backward,
+    **dict.fromkeys(("attention_train", "attention_dropout_train"), _attention),
+    **dict.fromkeys(("attention_qkv_train", "attention_qkv_dropout_train"), _qkv),
+    **dict.fromkeys(("attention_backward", "attention_dropout_backward"), _attention_backward),
+    **dict.fromkeys(("attention_qkv_backward", "attention_qkv_dropout_backward"), _qkv_backward),
     **dict.fromkeys(("window_attention", "window_attention_train"), _windows),
     "window_attention_backward": _windows_backward,
     **dict.fromkeys(("packed_attention", "packed_attention_or_torch"), _packed),

@@ -135,20 +135,20 @@ def window_attention_backward(qkv: Tensor, windows: Windows, bias: Optional[Tens
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, read: Optional[Tensor], out: Tensor, is_causal: bool, scale: Optional[float], lse: bool,
-              alignment: int) -> str:
-    """q, k, v, out: [B, H, N, D], the last stride 1; read: the mask or bias, of four dimensions."""
+              alignment: int, dropped: int = 0) -> str:
+    """q, k, v, out: [B, H, N, D], the last stride 1; read: the mask or bias, of four dimensions; dropped: so many weights of 256."""
     (batch, heads, nq, d), (_, kv_heads, nk, _) = q.shape, k.shape
     what = "" if read is None else "mask" if read.dtype == torch.bool else "bias"
     return _text(f"attention {TYPES[q.dtype]} b={batch} h={heads}", kv_heads != heads and f"hkv={kv_heads}", f"nq={nq} nk={nk} d={d}",
                  _lie(q=q, k=k, v=v, o=out), is_causal and "causal", scale is not None and f"scale={scale!r}",
                  what and f"{what}={'bool' if what == 'mask' else TYPES[read.dtype]}:{_by(read.shape)}@{_steps(read, 4)}",
-                 lse and "lse", _align(alignment))
+                 dropped and f"dropout={dropped / 256!r}", lse and "lse", _align(alignment))
 
 
 def attention_backward(q: Tensor, k: Tensor, v: Tensor, read: Optional[Tensor], out: Tensor, dout: Tensor, dq: Tensor, dk: Tensor, dv: Tensor,
-                       dbias: Optional[Tensor], is_causal: bool, scale: Optional[float], alignment: int) -> str:
+                       dbias: Optional[Tensor], is_causal: bool, scale: Optional[float], alignment: int, dropped: int = 0) -> str:
     """As attention(); the gradients as their tensors."""
-    operator, forward = attention(q, k, v, read, out, is_causal, scale, False, alignment).split(" ", 1)
+    operator, forward = attention(q, k, v, read, out, is_causal, scale, False, alignment, dropped).split(" ", 1)
     return _text(f"{operator}_backward {forward}", _lie(do=dout, dq=dq, dk=dk, dv=dv), dbias is not None and f"dbias={type_name('dbias', dbias.dtype)}")
 
 

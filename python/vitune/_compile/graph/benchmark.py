@@ -160,15 +160,16 @@ def _misses_a_slice(mine: Tensor, right: Tensor, known: Tensor) -> bool:
     return any(bool((gap.sum(axis) > whole.sum(axis).clamp_min(whole.sum(axis).mean()) / 16).any()) for axis in (0, 1))
 
 
-def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device, compares: bool = False) -> Optional[Times]:
+def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device, compares: bool = False,
+             judged: Optional[Callable[[], str]] = None) -> Optional[Times]:
     """The times of what `calls` makes, None where they mean nothing or cannot be had: a model is compiled all the same. compares: whether
-    both must give the same results, tensors all."""
+    both must give the same results, tensors all. judged: instead, where chance is among what decides them, why ours are wrong."""
     if not can_race(device):
         return None
     try:
         with apart():
             ours, theirs = calls()
-            wrong = difference(ours(), theirs()) if compares else ""
+            wrong = judged() if judged is not None else difference(ours(), theirs()) if compares else ""
             return Times(0.0, 0.0, wrong=wrong) if wrong else race(ours, theirs, device)
     except Exception:  # out of memory, a kernel that cannot be captured ...
         expect_devices_alive()

@@ -116,8 +116,8 @@ def _theirs(region: Subgraph, graph: fx.Graph, made: dict[fx.Node, fx.Node]) -> 
     return [first if region.narrowed is None else graph.call_method("to", (first, region.narrowed)), *others]
 
 
-def _made_up(node: fx.Node, device: torch.device, rows: Optional[int] = None) -> Any:
-    """rows: of what it is an index of."""
+def made_up(node: fx.Node, device: torch.device, rows: Optional[int] = None) -> Any:
+    """A tensor of random numbers as a node's, or its number; rows: of what it is an index of."""
     value = value_of(node)
     if rows is not None:
         return (torch.arange(value.numel(), device=device, dtype=value.dtype) % rows).view(value.shape)  # each as often
@@ -169,16 +169,16 @@ def _gradient(result: Tensor, place: int) -> Tensor:
 
 
 def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build, keeps_plans: bool = False,
-                      rows: Mapping[fx.Node, int] = {}) -> Optional[Times]:
-    """As raced(), of a region with nothing behind it: forward and backward together, whose results must be alike too. None, too, where
-    PyTorch cannot compile both at once. keeps_plans: PyTorch's side keeps plans of its kernels (see _spread()). rows: of those operands that
-    are indices, of what they are that."""
+                      rows: Mapping[fx.Node, int] = {}, judged: Optional[Callable[[], str]] = None) -> Optional[Times]:
+    """As raced(), of a region with nothing behind it: forward and backward together, whose results must be alike too, unless chance decides
+    them: then `judged` says what is wrong with ours. None, too, where PyTorch cannot compile both at once. keeps_plans: PyTorch's side keeps
+    plans of its kernels (see _spread()). rows: of those operands that are indices, of what they are that."""
     if not hasattr(functorch_config, _BACKWARD_AT_ONCE):
         return None
     device = value_of(region.results[0]).device
 
     def calls() -> tuple[Run, Run]:
-        tensors = {node: _made_up(node, device, rows.get(node)) for node in operands}
+        tensors = {node: made_up(node, device, rows.get(node)) for node in operands}
         weights, l2_bytes = [*map(is_parameter, operands)], benchmark.l2_bytes(device)
 
         def built(by: Callable[[fx.Graph, dict[fx.Node, fx.Node]], Sequence[fx.Node]], lies: Callable[[Any], Any] = lambda value: value) -> Run:
@@ -188,7 +188,7 @@ def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Buil
             return _run_in_training(program(region, operands, by, trains=True), leaves)
         theirs = functools.partial(_theirs, region)
         return built(lambda graph, made: build(graph, made.__getitem__, ())), built(theirs, _spread) if keeps_plans else built(theirs)
-    times = benchmark.measured(calls, device, compares=True)
+    times = benchmark.measured(calls, device, True, judged)
     return None if times is None else times._replace(rival="Inductor's")
 
 
@@ -217,7 +217,7 @@ def raced(region: Subgraph, operands: Sequence[fx.Node], given: Sequence[Tensor]
 
     def calls() -> tuple[Run, Run]:
         outside = region.outside()
-        tensors = {node: _made_up(node, device) for node in dict.fromkeys([*outside, *operands])}
+        tensors = {node: made_up(node, device) for node in dict.fromkeys([*outside, *operands])}
         others = [taken for node in (*region.before, *region.after) for taken in node.all_input_nodes]
         needed = [node for node in dict.fromkeys([*operands, *others]) if node not in (*region.results, *region.before)]
         prepared = [benchmark.sample(as_compiled(fake), device) for fake in given]

@@ -3,6 +3,8 @@
 """Where q, k and v are views of one projection a place begins at the projection: its gradient is written as it lies, and the copies that
 PyTorch's backward pass makes of three gradients are in the race, on PyTorch's side. So are the sums of a bias's gradient over windows whose
 masks were added to it.
+
+With dropout both sides draw what they drop: answers are judged by the formulas instead, of the first and the last head.
 """
 from __future__ import annotations
 
@@ -14,20 +16,22 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor, fx
 
-from ..._ops import attention as attention_ops, attention_training as training_ops
+from ..._ops import attention as attention_ops, attention_dropout as dropout_ops, attention_training as training_ops
+from ..._ops.dropout_mask import dropped_of
 from ..._ops.order import ROWS  # what mostly follows joins the heads
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported, VituneError
-from ..graph import subgraph
+from ..graph import benchmark, subgraph
 from ..graph.benchmark import Times
 from ..graph.distinct import once
 from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, foreign, is_autocast, outside, selected, value_of, wants_gradient
 from ..graph.mutations import is_written_after, storages_of
 from ..graph.tree import arguments_of, is_op
 from .attention import VIEWS, bias_of_windows
+from .written_dropout import WrittenDropout
 
 _OPS = torch.ops.vitune
-_CALL = "scaled_dot_product_attention in training"
+_CALL, _WRITTEN_OUT = "scaled_dot_product_attention in training", "softmax and dropout between two products in training"
 _SIXTEEN_BITS = (torch.bfloat16, torch.float16)
 #: Operations whose results are views of what they are given.
 _OF_ONE = (*VIEWS, "getitem", "unbind", "select", "narrow", "chunk", "permute", "transpose", "squeeze", "unsqueeze")
@@ -67,6 +71,9 @@ class Place(NamedTuple):
     bias: Optional[Bias]
     is_causal: bool
     scale: Optional[float]
+    dropout_p: float = 0.0
+    steps: tuple[fx.Node, ...] = ()  # where it is written out, those before `node`
+    call: str = _CALL
     projection: Optional[fx.Node] = None  # what q, k and v are views of
     views: tuple[fx.Node, ...] = ()  # from it up to them
 
@@ -87,7 +94,7 @@ class Place(NamedTuple):
     @property
     def nodes(self) -> list[fx.Node]:
         """What it stands for, in the order of the graph."""
-        return [*sorted({*self.views, *(self.bias.steps if self.bias is not None else ())}), self.node]
+        return [*sorted({*self.views, *self.steps, *(self.bias.steps if self.bias is not None else ())}), self.node]
 
     def of_projection(self) -> "Place":
         """The same, from the projection on, if there is one."""
@@ -102,7 +109,7 @@ class Place(NamedTuple):
                 return self._replace(projection=projection, views=tuple({node for way in ways for node in way[:way.index(projection)]}))
         return self
 
-    def why_not(self, dropout_p: float, enable_gqa: bool) -> str:
+    def why_not(self, enable_gqa: bool) -> str:
         tensors = [*self.qkv, *(self.bias.operands if self.bias is not None else [])]
         values = [value_of(node) for node in tensors]
         if any(not isinstance(value, Tensor) for value in values):
@@ -110,13 +117,15 @@ class Place(NamedTuple):
         kind = next(filter(None, map(foreign, values)), "")
         if kind:
             return kind
-        if dropout_p != 0:
-            return f"dropout of {dropout_p:g}: the kernels that train have none"
+        if self.dropout_p and self.bias is not None:
+            return "dropout beside attn_mask: the kernels have one or the other"
         if attention_ops.math_alone():
             return attention_ops.MATH_ALONE
         if values[1].dim() == 4 and values[0].dim() == 4 and values[0].shape[1] != values[1].shape[1] and not enable_gqa:
             return "its heads are broadcast"
         try:
+            if self.dropout_p:
+                dropped_of(self.dropout_p)
             training_ops.check(*values[:3], None if self.bias is None else values[3], self.is_causal)
         except VituneError as reason:
             return str(reason)
@@ -127,9 +136,18 @@ class Place(NamedTuple):
     def build(self, graph: fx.Graph, of: Callable[[fx.Node], fx.Node], given: Sequence[fx.Node] = ()) -> list[fx.Node]:
         tracer = fx.proxy.GraphAppendingTracer(graph)
         tensors = self.tensors(lambda node: fx.Proxy(of(node), tracer))
-        target = _OPS.attention_train.default if self.projection is None else _OPS.attention_qkv_train.default
-        both = graph.call_function(target, (*(each.node if each is not None else None for each in tensors), self.is_causal, self.scale, ROWS))
-        return [graph.call_function(operator.getitem, (both, 0))]
+        all_of_it = graph.call_function(self._operator, (*self._words(*(each if each is None else each.node for each in tensors)), ROWS))
+        return [graph.call_function(operator.getitem, (all_of_it, 0))]
+
+    @property
+    def _operator(self) -> Any:
+        if self.dropout_p:
+            return (_OPS.attention_dropout_train if self.projection is None else _OPS.attention_qkv_dropout_train).default
+        return (_OPS.attention_train if self.projection is None else _OPS.attention_qkv_train).default
+
+    def _words(self, *tensors: Any) -> tuple[Any, ...]:
+        """The operator's arguments, without the last: with dropout there is no mask."""
+        return *(tensors[:-1] + (self.dropout_p,) if self.dropout_p else tensors), self.is_causal, self.scale
 
     def tensors(self, of: Of) -> list[Any]:
         """The operator's: q, k and v, or [B, N, 3, H, D], and the mask."""
@@ -146,6 +164,10 @@ class Place(NamedTuple):
         """The problems of both passes."""
         *tensors, mask = self.tensors(as_compiled)
         q, k, v = tensors if self.projection is None else training_ops.unpacked(*tensors)
+        if self.dropout_p:
+            given = training_ops.gradients_of(q, k, v, None, False) if self.projection is None else training_ops.packed_gradients_of(
+                *tensors, None, False)[1]
+            return dropout_ops.texts(q, k, v, given, self.dropout_p, self.is_causal, self.scale, ROWS)
         dbias = self.bias is not None and wants_gradient(value_of(self.bias.node))
         gradients = training_ops.gradients_of(q, k, v, mask, dbias) if self.projection is None else training_ops.packed_gradients_of(
             *tensors, mask, dbias)[1]
@@ -158,7 +180,7 @@ class Place(NamedTuple):
             text = once(self.texts, Place, self)[which]
             return once(lambda: selected(text, device.index), Place, text, device)
         asked = [functools.partial(ask, which) for which in range(2)] if is_on_gpu else []
-        return Match(_CALL, [self.node], self.node, lambda graph: self.build(graph, lambda node: node), asked[0] if asked else None,
+        return Match(self.call, [self.node], self.node, lambda graph: self.build(graph, lambda node: node), asked[0] if asked else None,
                      self.nodes[:-1], self.race, surroundings=self._surroundings(), ask_further=asked[1:],
                      unserved="" if is_on_gpu else f"device {device.type}")
 
@@ -172,11 +194,26 @@ class Place(NamedTuple):
         return list(dict.fromkeys([*self.operands, *self.region.outside()]))
 
     def race(self) -> Optional[Times]:
-        return subgraph.raced_in_training(self.region, self._inputs(), self.build, keeps_plans=True)
+        return subgraph.raced_in_training(self.region, self._inputs(), self.build, True, self.difference if self.dropout_p else None)
+
+    def difference(self) -> str:
+        """With dropout: how far the operators' answers are from the formulas' of the same choice, of random numbers; "": no further than
+        rounding."""
+        device = value_of(self.q).device
+        made = {node: subgraph.made_up(node, device) for node in self.operands}
+        *tensors, _ = self.tensors(made.__getitem__)
+        words = self.dropout_p, self.is_causal, self.scale
+        out, lse, random = self._operator(*tensors, *words, ROWS)
+        dout = torch.empty_like(out).copy_(benchmark.sample(torch.empty(out.shape, dtype=out.dtype, device="meta"), device))
+        if self.projection is None:
+            qkv, grads = tensors, _OPS.attention_dropout_backward(dout, *tensors, out, lse, random, *words)
+        else:
+            qkv, grads = map(training_ops.unpacked, (*tensors, _OPS.attention_qkv_dropout_backward(dout, *tensors, out, lse, random, *words)))
+        return benchmark.difference(*dropout_ops.on_some_heads(*qkv, dout, (out, lse, *grads), random, *words))
 
     def _surroundings(self) -> str:
         kinds = [(value.dtype, tuple(value.shape), value.stride(), wants_gradient(value)) for value in map(value_of, self.operands)]
-        return f"gradients of {kinds}, {len(self.nodes)}"
+        return f"gradients of {kinds}, {len(self.nodes)}" + (f", dropout of {self.dropout_p:g}" if self.dropout_p else "")
 
 
 def _origins(node: fx.Node) -> list[fx.Node]:
@@ -196,22 +233,37 @@ def _has_heads(whole: Any, q: Tensor) -> bool:
     return all(map(training_ops.is_same, whole.shape, (b, n, 3, h, d) if whole.dim() == 5 else (b, n, 3 * h * d)))
 
 
+def _written_out(softmax: fx.Node) -> Iterator[Match | NoMatch]:
+    try:
+        found = WrittenDropout.of(softmax)
+    except Unsupported:
+        return
+    if found is None:
+        return
+    place = Place(found.node, found.q, found.k, found.v, None, False, found.scale, found.dropout_p, found.steps, _WRITTEN_OUT)
+    why_not = found.why_not or place.why_not(False)
+    yield NoMatch(_WRITTEN_OUT, why_not) if why_not else place.of_projection().match()
+
+
 class AttentionTrain(FusionPattern):
     name = "attention_train"
     wins = True
     only_if_timed = True
     races_defaults = True
     trains = True
-    operations = ("attention",)
+    operations = ("attention", "softmax")
 
     def places(self, node: fx.Node) -> Iterator[Match | NoMatch]:
         if not wants_gradient(value_of(node)):
             return
+        if is_op(node, "softmax"):
+            yield from _written_out(node)
+            return
         try:
             q, k, v, mask, dropout_p, is_causal, scale, enable_gqa = arguments_of(node).values()
             dropout_p, is_causal, scale, enable_gqa = map(constant, (dropout_p, is_causal, scale, enable_gqa))
-            place = Place(node, q, k, v, Bias.of(mask, node), is_causal, scale)
-            why_not = place.why_not(dropout_p, enable_gqa)
+            place = Place(node, q, k, v, Bias.of(mask, node), is_causal, scale, float(dropout_p))
+            why_not = place.why_not(enable_gqa)
         except Unsupported as reason:
             why_not = str(reason)
         if why_not:
