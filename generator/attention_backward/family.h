@@ -18,5 +18,8 @@ const GemmFamily& attention_backward_sm80();
 // wgmma, two passes fed by tensor maps (sm90.cpp): tensors aligned to 16 bytes, without a bias and
 // a mask.
 const GemmFamily& attention_backward_sm90();
+// wgmma, one pass, a head for each CTA (sm90_one_pass.cpp): the same without causal masks and
+// shared keys.
+const GemmFamily& attention_backward_sm90_one_pass();
 
 }  // namespace vitune

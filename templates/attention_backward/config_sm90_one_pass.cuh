@@ -2,8 +2,8 @@
 // sm90_one_pass must say, and what follows from it.
 //
 // Facts of the problem: those of config.cuh, without a bias, a mask, a causal mask and shared keys;
-// and kGeometry, an AttentionBackwardOnePass of its tunables (geometry_sm90_one_pass.cuh), for which
-// the numbers of queries and keys are constants.
+// and kGeometry, an AttentionBackwardOnePass of its tunables (geometry_sm90_one_pass.cuh), for
+// which the numbers of queries and keys are constants.
 #pragma once
 
 #include "attention/params.cuh"
@@ -51,7 +51,8 @@ struct OnePass : C {
   static constexpr int kStatsRows = kG.stats_rows(), kBarrierOffset = kG.barrier_offset();
   static constexpr int kBlockSums = kGroupRows * kStep;  // of dQ, of a step
   static constexpr int kStepSums = kG.step_sums(), kScratchSums = kG.scratch_sums();
-  static_assert(RowTile::kBytes == kG.key_tile_bytes() && StepTile::kBytes == kG.step_tile_bytes() &&
+  static_assert(RowTile::kBytes == kG.key_tile_bytes() &&
+                    StepTile::kBytes == kG.step_tile_bytes() &&
                     GradientTile::kBytes == kG.gradient_tile_bytes(),
                 "the geometry's tiles differ from the kernel's");
 

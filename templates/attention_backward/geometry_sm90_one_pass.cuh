@@ -25,10 +25,12 @@ struct AttentionBackwardOnePass {
   static constexpr int kGroups = 2, kGroupRows = 64, kBlockKeys = kGroups * kGroupRows;
   static constexpr int kGroupThreads = 128, kThreads = (kGroups + 1) * kGroupThreads;
   static constexpr int kCtaBytes = 232448;  // of shared memory, on 9.0
-  // Of a thread's 240 registers, for what step_registers() counts.
-  static constexpr int kRegisters = 208;
-  // Between blocks the sums of dQ of all CTAs should stay in L2; more than that is not tried.
-  static constexpr int kMostSums = 96000;  // of a CTA
+  // Of a thread's 240 registers, for what step_registers() and dq_registers() count. Beyond that
+  // ptxas 13.0 takes products one at a time (C7512).
+  static constexpr int kRegisters = 208, kDqRegisters = 196;
+  // Between blocks the sums of dQ of all CTAs should stay in L2: 50 MB for 132 of them. More than
+  // kMostSums is not tried, more than kUsualSums not without a measurement.
+  static constexpr int kMostSums = 96000, kUsualSums = 68000;
 
   static constexpr int up(int a, int b) { return (a + b - 1) / b * b; }
   static constexpr int least(int a, int b) { return a < b ? a : b; }
@@ -60,6 +62,8 @@ struct AttentionBackwardOnePass {
 
   // Registers of a thread: sums of dK and dV, scores and their gradients, operands of products.
   constexpr int step_registers() const { return head_dim + step + step / 4; }
+  // The same while dQ is made.
+  constexpr int dq_registers() const { return head_dim + head_blocks() * step / 2 + step / 4; }
 
   // Whole steps, and queries of the last one, which may be narrower.
   constexpr int whole_steps() const { return queries / step; }
@@ -72,6 +76,8 @@ struct AttentionBackwardOnePass {
   constexpr int head_blocks() const { return up(head_dim, kGroupRows) / kGroupRows; }
   constexpr int step_sums() const { return head_blocks() * kGroupRows * step; }
   constexpr int scratch_sums() const { return blocks() > 1 ? steps() * step_sums() : 0; }
+  // The numbers in there that are read again.
+  constexpr int kept_sums() const { return blocks() > 1 ? stats_rows() * up(head_dim, 16) : 0; }
 
   struct Rule {
     const char* sentence;
@@ -91,9 +97,12 @@ constexpr AttentionBackwardOnePassRules attention_backward_one_pass_rules() {
       {"steps: 16 to 128 queries, in multiples of 16",
        {&G::step},
        [](const G& g) { return g.step % 16 == 0 && g.step >= 16 && g.step <= 128; }},
-      {"registers: the head size and 5/4 of a step: 208 at most",
+      {"registers: the head size and 5/4 of a step: 208 at most; for dQ the head size, 1/4 of a "
+       "step and 1/2 of it for each 64 columns of the head: 196 at most",
        {&G::step},
-       [](const G& g) { return g.step_registers() <= G::kRegisters; }},
+       [](const G& g) {
+         return g.step_registers() <= G::kRegisters && g.dq_registers() <= G::kDqRegisters;
+       }},
       {"stages: 2 to 4, and no more than a head has steps; 1 or 2 blocks of keys",
        {&G::step, &G::stages, &G::key_stages},
        [](const G& g) {

@@ -76,7 +76,8 @@ struct OnePassQueryGradients {
   // apart, 32 queries at a time through the warp's staging.
   __device__ __forceinline__ void store(u16* to, long long stride, int rows, u32 staging, int block,
                                         float scale) const {
-    const int lane = threadIdx.x % kWarpSize, column = 64 * block + 16 * warp();
+    // Not kept in registers between steps.
+    const int lane = recomputed(threadIdx.x % kWarpSize), column = 64 * block + 16 * warp();
 #pragma unroll
     for (int query0 = 0; query0 < kWidth; query0 += 32) {
       __syncwarp();  // what was staged before may still be read

@@ -148,9 +148,8 @@ struct OnePassGroup {
   // This warp's columns of the tile that both warpgroups fill, whose rows are queries.
   template <int kWidth>
   __device__ __forceinline__ void hand_over(u32 tile) const {
-    const int row = lane() / 16 * 8 + lane() % 8;
-    const u32 to =
-        tile + T::GradientTile::offset(row, group() * 8 + 2 * warp() + lane() / 8 % 2);
+    const int lane = recomputed(threadIdx.x % kWarpSize), row = lane / 16 * 8 + lane % 8;
+    const u32 to = tile + T::GradientTile::offset(row, group() * 8 + 2 * warp() + lane / 8 % 2);
 #pragma unroll
     for (int i = 0; i < kWidth / 16; ++i) {
       stmatrix_x4_trans(to + 16 * i * T::GradientTile::kRowBytes, ds[i]);  // swizzled alike
@@ -203,7 +202,8 @@ struct OnePassGroup {
   __device__ __forceinline__ void add_dq(int query0, int batch, int head) {
     OnePassQueryGradients<T, kWidth> dq[T::kHeadBlocks];
     float* const kept = p.delta + i64(blockIdx.x) * T::kScratchSums +
-                        query0 / T::kStep * T::kStepSums + threadIdx.x % kGroupThreads * 4;
+                        query0 / T::kStep * T::kStepSums +
+                        recomputed(threadIdx.x % kGroupThreads) * 4;
 #pragma unroll
     for (int block = 0; block < T::kHeadBlocks; ++block) {
       dq[block].begin(kept + block * T::kBlockSums, T::kBlocks == 1 || is_first);
@@ -219,10 +219,9 @@ struct OnePassGroup {
     for (int block = 0; block < T::kHeadBlocks; ++block) {
       if (!dq[block].is_there(block)) continue;
       if (T::kBlocks == 1 || is_last) {
-        dq[block].store(static_cast<u16*>(p.dq) + batch * p.dq_view.batch +
-                            head * p.dq_view.head + query0 * p.dq_view.row,
-                        p.dq_view.row, T::kQueries - query0, shared.staging(), block,
-                        p.call.scale);
+        dq[block].store(static_cast<u16*>(p.dq) + batch * p.dq_view.batch + head * p.dq_view.head +
+                            query0 * p.dq_view.row,
+                        p.dq_view.row, T::kQueries - query0, shared.staging(), block, p.call.scale);
       } else {
         dq[block].keep(kept + block * T::kBlockSums);
       }
