@@ -30,7 +30,8 @@ const Tunables<Shape>& tunables_of_one_pass() {
 // share of their rate that they reach, or one warpgroup's way through it.
 double block_clocks(const Shape& shape) {
   constexpr double kProductRate = 2048, kReached = 0.75, kExponentials = 16;
-  constexpr double kStepLatency = 900, kBlockLatency = 900, kKeyLatency = 1500;
+  constexpr double kStepOverhead = 350, kStepLatency = 900;
+  constexpr double kBlockLatency = 900, kKeyLatency = 1500;
   const double head = Shape::up(shape.head_dim, 16), rows = Shape::kGroupRows;
   const auto step = [&](double width) {
     const double products = rows * width * head / kProductRate;
@@ -38,7 +39,7 @@ double block_clocks(const Shape& shape) {
     const double tensor = (Shape::kGroups * 4 * products + dq) / kReached;
     const double way =
         4 * products + rows * width / kExponentials + dq / Shape::kGroups + kStepLatency;
-    return std::max(tensor, way);
+    return kStepOverhead + std::max(tensor, way);
   };
   const double tail = shape.tail() > 0 ? step(Shape::up(shape.tail(), 16)) : 0;
   return shape.whole_steps() * step(shape.step) + tail + kBlockLatency +

@@ -27,7 +27,7 @@ struct AttentionBackwardOnePass {
   static constexpr int kCtaBytes = 232448;  // of shared memory, on 9.0
   // Of a thread's 240 registers, for what step_registers() and dq_registers() count. Beyond that
   // ptxas 13.0 takes products one at a time (C7512).
-  static constexpr int kRegisters = 208, kDqRegisters = 196;
+  static constexpr int kRegisters = 208, kDqRegisters = 188;
   // Between blocks the sums of dQ of all CTAs should stay in L2: 50 MB for 132 of them. More than
   // kMostSums is not tried, more than kUsualSums not without a measurement.
   static constexpr int kMostSums = 96000, kUsualSums = 68000;
@@ -98,7 +98,7 @@ constexpr AttentionBackwardOnePassRules attention_backward_one_pass_rules() {
        {&G::step},
        [](const G& g) { return g.step % 16 == 0 && g.step >= 16 && g.step <= 128; }},
       {"registers: the head size and 5/4 of a step: 208 at most; for dQ the head size, 1/4 of a "
-       "step and 1/2 of it for each 64 columns of the head: 196 at most",
+       "step and 1/2 of it for each 64 columns of the head: 188 at most",
        {&G::step},
        [](const G& g) {
          return g.step_registers() <= G::kRegisters && g.dq_registers() <= G::kDqRegisters;
