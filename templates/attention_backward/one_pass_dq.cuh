@@ -44,21 +44,19 @@ struct OnePassQueryGradients {
       sums[4 * i + 3] = __uint_as_float(four.w);
     }
   }
-  // Adds the products over a block's keys, and waits for them.
-  __device__ __forceinline__ void multiply(u32 keys, u32 gradients, int block) {
+  // Adds the products over a block's keys, and waits for them. In the last block only those that
+  // are there: behind them the tile of gradients may hold anything.
+  __device__ __forceinline__ void multiply(u32 keys, u32 gradients, int block, bool is_last) {
+    constexpr int kSteps = T::kBlockKeys / 16, kLastSteps = ceil_div(T::kLastKeys, 16);
     const u64 along = descriptor_k_major<128>(gradients);
     const u64 across = descriptor_mn_major<T::kSwizzle>(
         keys + 64 * block / T::RowTile::kAtomColumns * T::RowTile::kAtomBytes,
         T::RowTile::kAtomBytes);
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < T::kBlockKeys / 16; ++step) {
-      Wgmma<T::kElement, kWidth>::shared_a_across(
-          sums, descriptor_at(across, step * 16 * T::kSwizzle),
-          descriptor_at(along, T::GradientTile::step_offset(step)), true);
+    if (kLastSteps < kSteps && is_last) {
+      multiply_steps<kLastSteps>(across, along);
+    } else {
+      multiply_steps<kSteps>(across, along);
     }
-    wgmma_commit();
-    wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < kWidth / 2; ++i) hold(sums[i]);
   }
@@ -105,6 +103,18 @@ struct OnePassQueryGradients {
   }
 
  private:
+  template <int kSteps>
+  __device__ __forceinline__ void multiply_steps(u64 across, u64 along) {
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      Wgmma<T::kElement, kWidth>::shared_a_across(
+          sums, descriptor_at(across, step * 16 * T::kSwizzle),
+          descriptor_at(along, T::GradientTile::step_offset(step)), true);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+  }
   // Rows of 32 bytes whose halves trade places in every other four rows: no bank conflicts.
   static __device__ __forceinline__ u32 place(int row, int chunk) {
     return row * 32 + (chunk ^ (row / 4 % 2)) * 16;

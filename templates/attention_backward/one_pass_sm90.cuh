@@ -184,14 +184,11 @@ struct OnePassGroup {
     at.advance();
   }
 
-  // A step of a warpgroup that has no keys in the block.
-  template <int kWidth>
+  // A step of a warpgroup that has no keys in the block, whose part of the tile is not read.
   __device__ __forceinline__ void pass() {
     mbarrier_wait(shared.full(at.index), at.phase);
     mbarrier_wait(shared.weighed(at.index), at.phase);
     mbarrier_wait(shared.gradients_empty(exchange.index), exchange.phase ^ 1);
-    hand_over<kWidth>(shared.gradients(exchange.index));  // zeros
-    fence_proxy_async();
     release_tile<1>(shared.gradients_full(exchange.index));
     release_tile<1>(shared.empty(at.index));
     at.advance();
@@ -211,7 +208,7 @@ struct OnePassGroup {
     mbarrier_wait(shared.gradients_full(exchange.index), exchange.phase);
 #pragma unroll
     for (int block = 0; block < T::kHeadBlocks; ++block) {
-      dq[block].multiply(shared.keys(keys.index), shared.gradients(exchange.index), block);
+      dq[block].multiply(shared.keys(keys.index), shared.gradients(exchange.index), block, is_last);
     }
     release_before();
     release_tile<1>(shared.gradients_empty(exchange.index));
@@ -231,7 +228,7 @@ struct OnePassGroup {
   template <int kWidth>
   __device__ __forceinline__ void step_and_dq(int index, int batch, int head) {
     if (T::kLastKeys <= kGroupRows && is_last && group() > 0) {
-      pass<kWidth>();
+      pass();
     } else {
       step<kWidth>(index * T::kStep);
     }
