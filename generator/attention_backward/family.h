@@ -24,5 +24,8 @@ const GemmFamily& attention_backward_sm90_bias();
 // mma.sync, one pass (short.cpp): up to 128 rows of as many query heads as kv heads, on every
 // architecture.
 const GemmFamily& attention_backward_short();
+// wgmma, one pass, a head for each CTA (sm90_one_pass.cpp): the same without causal masks and
+// shared keys.
+const GemmFamily& attention_backward_sm90_one_pass();
 
 }  // namespace vitune

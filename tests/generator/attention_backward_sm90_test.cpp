@@ -31,9 +31,12 @@ std::vector<Config> configs_of(const Problem& problem) {
   return own;
 }
 
+// The family's own; the problem's may be of another one.
 Config default_of(const Problem& problem) {
   const DeviceInfo device = testing_support::h200_device();
-  return default_config(problem, device);
+  const ParameterSpace space = problem.op().space(problem, device);
+  const std::vector<Config> own = attention_backward_sm90().defaults(problem, device, space);
+  return own.empty() ? Config() : own.front();
 }
 
 TEST(AttentionBackwardSm90Test, RefusesInASentence) {
@@ -73,10 +76,13 @@ TEST(AttentionBackwardSm90Test, HasAFewConfigsForEachProblemThatFitTheDevice) {
 }
 
 TEST(AttentionBackwardSm90Test, IsThatOfWhichTheDefaultIs) {
-  const ProblemPtr problem = parsed("bf16 b=32 h=12 n=197 d=64 layout=packed");
-  const Config config = default_of(*problem);
-  EXPECT_EQ(problem->op().family_of(config).name(), "sm90");
-  EXPECT_EQ(config.at("kGroups"), 2) << config.text();
+  // Where a CTA for each head would leave SMs idle, and under a causal mask.
+  for (const char* const words : {"b=4 h=12 n=197 d=64", "b=32 h=12 n=197 d=64 causal"}) {
+    const ProblemPtr problem = parsed(formatted("bf16 {}", words));
+    const Config config = default_config(*problem, testing_support::h200_device());
+    EXPECT_EQ(problem->op().family_of(config).name(), "sm90") << words;
+    EXPECT_EQ(config.at("kGroups"), 2) << config.text();
+  }
 }
 
 TEST(AttentionBackwardSm90Test, LaunchesTwoKernelsThatStayAndShareTwoNumbersOfEachQuery) {
