@@ -31,7 +31,7 @@ _END = object()
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _of_optimizer = operator.attrgetter("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "state")
 _wants_gradient = operator.attrgetter("requires_grad")
-_parameters = operator.itemgetter("params")
+_parameters, _is_training = operator.itemgetter("params"), operator.attrgetter("training")
 
 
 class Unknown(Exception):
@@ -172,7 +172,7 @@ class Places:
         self._slots: tuple[Any, Any] = tuple(zip(*slots)) if slots else ((), ())  # type: ignore[assignment]
         self._sizes, self._objects, self._wanting = self._sizes_now(), ended(self._objects_now()), list(map(_wants_gradient, self._trained))
         #: train() or eval() of each module while they hold; None: it is no attribute of each, whose dict would say so.
-        self.modes = _modes(held.modules)
+        self.modes = modes_of(held.modules) if _are_attributes(held.modules) else None
         self._library, self._handle = library, _created(library, held)
         weakref.finalize(self, library.destroy, self._handle).atexit = False
 
@@ -191,10 +191,14 @@ class Places:
                      map(dict.get, *self._slots, repeat(_END)), chain.from_iterable(self._held.lists))
 
 
-def _modes(modules: Sequence[Any]) -> Optional[tuple[bool, ...]]:
-    if all("training" in vars(module) for module in modules) and not any(hasattr(kind, "training") for kind in set(map(type, modules))):
-        return tuple(module.training for module in modules)
-    return None
+def modes_of(modules: Iterable[Any]) -> bytes:
+    """train() or eval() of each; one that is kept is hashed once."""
+    return bytes(map(operator.truth, map(_is_training, modules)))
+
+
+def _are_attributes(modules: Sequence[Any]) -> bool:
+    """Whether their dicts say which of them train."""
+    return all("training" in vars(module) for module in modules) and not any(hasattr(kind, "training") for kind in set(map(type, modules)))
 
 
 def _created(library: Library, held: Held) -> int:

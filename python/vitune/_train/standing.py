@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from . import places
 from .glance import Content, Glance
-from .places import Held, Places
+from .places import Held, Places, modes_of
 from .work import Work
 
 #: Of nn.Module, without an accessor of PyTorch's.
@@ -30,7 +30,6 @@ _SHORT = 64  #: of a container, which is compared by what it holds, as numbers a
 _GONE = object()
 _NONE: dict[str, Any] = {}
 _OF_NO_SETTING = ("params", "lr", "initial_lr")
-_is_training = operator.attrgetter("training")
 _SCALER = ("_scale", "_growth_tracker", "_growth_factor", "_backoff_factor", "_growth_interval")
 
 
@@ -55,12 +54,12 @@ class Standing:
         self._rest: list[tuple[dict[str, Any], str, Any]] = []  # what a glance does not see
         self._places: Optional[Places] = None
         self._wait = self._next_wait = 0  # looks until the next places are made: who changes something at each call pays for few
-        self._modes: Optional[tuple[bool, ...]] = None  # while the places hold
+        self._modes: Optional[bytes] = None  # while the places hold
 
-    def modes(self) -> tuple[bool, ...]:
+    def modes(self) -> bytes:
         """train() or eval() of each module: other graphs, not another model."""
         known, self._modes = self._modes, None
-        return tuple(map(_is_training, self._modules)) if known is None else known
+        return modes_of(self._modules) if known is None else known
 
     def change(self) -> Optional[str]:
         """What is not as it was, "the optimizer's state was replaced"; None, if all is."""
