@@ -7,7 +7,7 @@ import platform
 from typing import Any
 
 METHOD = {
-    "ms": "time per forward pass: passes in a row that fill about 40 ms between two CUDA events, "
+    "ms": "time per forward pass: passes in a row that fill about 40 ms, by each way's own time, between two CUDA events, "
     "all ways once per round in a random order; median and its distribution-free 95 % interval",
     "host_ms": "until the calls of one pass had returned, the GPU idle before",
     "gain": "the best of PyTorch's ways over vitune, paired round by round; median and interval",

@@ -20,6 +20,8 @@ from .clock import Run
 from .interval import gain, summary
 
 BLOCK_MS = 40.0  # of passes in a row are one sample
+MOST_IN_A_ROW = 100
+_TRIED = 3  # passes in a row, for a first idea of how long one takes
 MOST_LETTERS = 90  # of a kernel's name
 LIMITS = Limits(least=7, most=41, noise=0.003, slow_us=float("inf"))
 
@@ -157,47 +159,70 @@ def by_kind(row: dict[str, Any], name: str, run: Run, within: ways.Way, clock: A
 
 
 def _time(row: dict[str, Any], runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, race: Race) -> None:
-    samples, host, failed = timed(runs, within, clock, race.seconds, race.chance)
-    row["failed"] |= failed
-    for name, found in samples.items():
-        row["ms"][name] = summary(found, "ms")
-        row["host_ms"][name] = summary(host[name], "ms")
-    row["gain"] = gain(samples, race.peers, race.ours)
+    told = timed(runs, within, clock, race.seconds, race.chance)
+    row["failed"] |= told.failed
+    for name, values in told.samples.items():
+        row["ms"][name] = summary(values, "ms")
+        row["host_ms"][name] = summary(told.host[name], "ms")
+    row["gain"] = gain(told.samples, race.peers, race.ours)
     for way, peers in race.more:
-        if found := gain(samples, peers, way):
+        if found := gain(told.samples, peers, way):
             row.setdefault("gains", []).append({"of": way} | found)
 
 
 Samples = dict[str, list[float]]
 
 
-def timed(runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, seconds: float,
-          chance: random.Random) -> tuple[Samples, Samples, dict[str, str]]:
-    """All of them in turn, in rounds of random order: milliseconds per pass and until its calls had returned, by name, and who
-    failed and why."""
-    first = next(iter(runs))
-    with within[first]():
-        once = min(clock.passes(runs[first], 1) for _ in range(3))
-    passes = max(1, min(100, int(BLOCK_MS / max(once, 1e-3))))
-    host: dict[str, list[float]] = {name: [] for name in runs}
+@dataclasses.dataclass
+class Timed:
+    """Milliseconds of each way, by name, a figure a round."""
+
+    samples: Samples  #: per pass, of passes in a row
+    host: Samples  #: until the calls of a pass had returned, the device idle before
+    alone: Samples  #: of one pass, the device idle before; empty where it was not asked for
+    in_a_row: dict[str, int]  #: passes of a sample
+    failed: dict[str, str]  #: who, and why
+
+
+def in_a_row(run: Run, clock: Any, least: int) -> int:
+    """Passes of a way that fill a block, by its own time and not that of a slower one: the first pass of a row has the time of the host in
+    it, so that two ways whose rows are not equally long would not be compared by the same rule."""
+    once = min(clock.passes(run, _TRIED) for _ in range(2))
+    return max(least, min(MOST_IN_A_ROW, int(BLOCK_MS / max(once, 1e-3))))
+
+
+def timed(runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, seconds: float, chance: random.Random,
+          least: int = 1, alone: bool = False) -> Timed:
+    """All of them in turn, in rounds of random order. least: passes in a row. alone: passes of an idle device are timed, too."""
+    found = Timed({}, {name: [] for name in runs}, {name: [] for name in runs} if alone else {}, {}, {})
+
+    def one(name: str) -> tuple[float, float, float]:
+        run = runs[name]
+        if name not in found.in_a_row:
+            found.in_a_row[name] = in_a_row(run, clock, least)
+        returned, one_alone = clock.host(run), clock.passes(run, 1) if alone else 0.0
+        return returned, one_alone, clock.passes(run, found.in_a_row[name])
 
     def one_round(names: Any) -> dict[str, float]:
-        ms, returned = {}, {}
+        told = {}
         for name in names:
             try:
                 with within[name]():
-                    returned[name] = clock.host(runs[name])
-                    ms[name] = clock.passes(runs[name], passes)
+                    told[name] = one(name)
             except Exception as reason:
                 alive(clock)
                 raise PeerFailed(name, sentence(reason)) from reason
-        for name, value in returned.items():
-            host[name].append(value)
-        return {name: value * 1e3 for name, value in ms.items()}
+        for name, (returned, one_alone, _) in told.items():
+            found.host[name].append(returned)
+            if alone:
+                found.alone[name].append(one_alone)
+        return {name: ms * 1e3 for name, (_, _, ms) in told.items()}
 
     with no_collection():
         outcome = run_rounds(list(runs), one_round, LIMITS, seconds, chance)
-    return {name: [us / 1e3 for us in found] for name, found in outcome.samples.items()}, host, outcome.failed
+    found.samples = {name: [us / 1e3 for us in values] for name, values in outcome.samples.items()}
+    found.failed = outcome.failed
+    return found
 
 
 @contextlib.contextmanager

@@ -7,12 +7,15 @@ METHOD = {
     "and drop path as timm has them by default and as CCT's authors train; random weights. The learning rate is 0, so that all "
     "ways and all steps multiply the same numbers, and nothing else of a step is left out",
     "params": "amp: fp32 weights under autocast to bf16; bf16: weights, gradients and optimizer in bf16",
-    "ms": "time per step: steps in a row that fill about 40 ms between two CUDA events, all ways once per round in a random order; "
+    "ms": "time per step: steps in a row between two CUDA events, as many of each way as fill about 40 ms by that way's own time, at least "
+    "4 and at most 100, all ways once per round in a random order; "
     "median and its distribution-free 95 % interval",
     "called": "as Python calls it, the host's time included; compile_step_graph copies a new batch in and replays one CUDA graph "
     "of the whole compiled step, and so does vitune_train_step, which also looks at what may have changed",
     "graph": "one CUDA graph of the whole step, optimizer included; of max-autotune the mode without graphs of its own; "
     "reduce-overhead's would be default's again",
+    "idle_ms": "one step between two CUDA events, the GPU idle before, so that it waits for the host first: what a single step takes",
+    "in_a_row": "steps in a row of a sample, by way",
     "host_ms": "until the calls of one step had returned, the GPU idle before",
     "sdpa": "the order of PyTorch's attention kernels that is fastest in the eager step serves all of its ways",
     "peak_gb": "GiB that a step takes at most, weights, optimizer and batch included",

@@ -26,7 +26,8 @@ _INTRO = """# Training: what a step takes
 A step is forward, cross entropy, backward and AdamW. This page has its time by each of PyTorch's ways and by vitune, milliseconds.
 Written by `benchmarks/train_models/page.py`; do not edit.
 
-*called* is a step as Python calls it, the host's time included; *graph* the replay of one CUDA graph of the whole step. *amp*: fp32
+*called* is a step as Python calls it, the host's time included, of steps in a row: as many of each way as fill 40 ms by its own time, at least 4 (until 2026-11-29 as many of all ways as of
+the eager one, of long steps a single one, which begins on an idle GPU); *graph* the replay of one CUDA graph of the whole step. *amp*: fp32
 weights under autocast to bf16; *bf16*: weights in bf16. The *gain* is the time of the best of PyTorch's ways over the best of vitune's,
 in brackets the 95 % interval of the median.
 
@@ -71,6 +72,11 @@ _TIME = """
 Microseconds of a step in kernels of each kind, and in brackets how many times its floor: the operators of an eager step each reading
 their operands and writing their results once, or multiplying at what the GPU does at most. Fused operators may go below it. Of the fastest
 of PyTorch's ways and of vitune's. *sums* are reductions over tokens that nothing else is fused into.
+"""
+_IDLE = """
+## From an idle GPU
+
+Milliseconds of one step as Python calls it that nothing is queued before, so that the GPU waits for the host first.
 """
 _MEMORY = """
 ## Memory
@@ -176,14 +182,15 @@ def _kinds(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [_TIME, *_head(["model", "batch", "params", "way", *KINDS, "all", "most over its floor"], 4), *lines] if lines else []
 
 
-def _memory(rows: Sequence[dict[str, Any]]) -> list[str]:
-    found = [row for row in rows if row["peak_gb"] and row["mode"] == "called"]
+def _of_called(rows: Sequence[dict[str, Any]], figure: str, head: str) -> list[str]:
+    """A number of each way, of steps as they are called."""
+    found = [row for row in rows if row.get(figure) and row["mode"] == "called"]
     if not found:
         return []
-    ways = [way for way in _ways(found, "peak_gb") if any(way in row["peak_gb"] for row in found)]
-    lines = [_MEMORY, *_head(["model", "batch", "params", *ways])]
+    ways = [way for way in _ways(found, figure) if any(way in row[figure] for row in found)]
+    lines = [head, *_head(["model", "batch", "params", *ways])]
     for row in found:
-        cells = [f"{row['peak_gb'][way]:.2f}" if way in row["peak_gb"] else "-" for way in ways]
+        cells = [f"{row[figure][way]:.2f}" if way in row[figure] else "-" for way in ways]
         lines.append("| " + " | ".join([*_name(row), *cells]) + " |")
     return lines
 

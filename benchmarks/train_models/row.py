@@ -23,6 +23,8 @@ from .ways import BUILDS, OURS, PEERS, Way, replaced
 
 #: How far a way's loss, and the norm of its gradients, may be from those of the first one that ran: rounding, and dropout's chance.
 LOSS, NORM = 0.05, 1.5
+#: Steps of a sample: in the first one of a row the GPU waits for the host, as in none of a training's.
+LEAST_IN_A_ROW = 4
 MOST_KERNELS = 16  # of a way in the row, the longest first
 
 
@@ -199,14 +201,17 @@ class Row:
             by_kind(row, name, runs[name], contextlib.nullcontext, self._clock, kinds.by_kind, most)
 
     def _time(self, row: dict[str, Any], runs: dict[str, Any]) -> None:
-        samples, host, failed = timed(runs, dict.fromkeys(runs, contextlib.nullcontext), self._clock, self._seconds, self._chance)
-        row["failed"] |= failed
-        for name, found in samples.items():
-            told = summary(found, "ms")
-            row["ms"][name] = {figure: told[figure] for figure in ("ms", "low", "high")}
-            row.setdefault("host_ms", {})[name] = summary(host[name], "ms")["ms"]
-        row["rounds"] = max(map(len, samples.values()), default=0)
+        within = dict.fromkeys(runs, contextlib.nullcontext)
+        told = timed(runs, within, self._clock, self._seconds, self._chance, LEAST_IN_A_ROW, alone=True)
+        row["failed"] |= told.failed
+        for name, values in told.samples.items():
+            found = summary(values, "ms")
+            row["ms"][name] = {figure: found[figure] for figure in ("ms", "low", "high")}
+            row.setdefault("host_ms", {})[name] = summary(told.host[name], "ms")["ms"]
+            row.setdefault("idle_ms", {})[name] = summary(told.alone[name], "ms")["ms"]
+            row.setdefault("in_a_row", {})[name] = told.in_a_row[name]
+        row["rounds"] = max(map(len, told.samples.values()), default=0)
         ours = min((name for name in OURS if name in row["ms"]), key=lambda name: row["ms"][name]["ms"], default=None)
-        found = gain(samples, PEERS, ours) if ours else None
+        found = gain(told.samples, PEERS, ours) if ours else None
         if found:
             row["gain"] = {"of": ours, **found}

@@ -5,12 +5,10 @@ import unittest
 
 import vitune
 
-from .support import OPERATORS, needs_torch, torch
+from .support import needs_torch, torch
 
 if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
-if OPERATORS:
-    raise unittest.SkipTest("steps do not know how operators are called: once is enough")
 
 from torch import nn
 

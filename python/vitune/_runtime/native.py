@@ -49,6 +49,7 @@ class Native:
     """The loaded library."""
 
     def __init__(self, path: pathlib.Path, context_of: Callable) -> None:
+        self.path = path
         torch.ops.load_library(str(path))
         self._library = ctypes.CDLL(str(path))
         self._library.vitune_torch_served.restype = self._library.vitune_torch_norms.restype = ctypes.c_uint64

@@ -20,7 +20,11 @@ class Batch:
 
     def __init__(self, args: Sequence[Any], keywords: dict[str, Any]) -> None:
         """Raises InvalidArgument for what a step cannot be called with."""
-        self._leaves, self._spec = tree_flatten((args, keywords))
+        self._spec: Any = None
+        if not keywords and all(type(each) is Tensor for each in args):  # what most calls are: nothing is to be flattened
+            self._leaves = list(args)
+        else:
+            self._leaves, self._spec = tree_flatten((args, keywords))
         self.tensors = [leaf for leaf in self._leaves if isinstance(leaf, Tensor)]
         self.key: tuple[Hashable, ...] = (self._spec, *map(_key_of, self._leaves))
 
@@ -30,6 +34,8 @@ class Batch:
 
     def made_of(self, tensors: Sequence[Tensor]) -> tuple[Any, Any]:
         """The same arguments with these tensors in the place of theirs."""
+        if self._spec is None:
+            return tuple(tensors), {}
         ours = iter(tensors)
         return tree_unflatten([next(ours) if isinstance(leaf, Tensor) else leaf for leaf in self._leaves], self._spec)
 

@@ -227,7 +227,7 @@ class Graphed:
 
 def _copied(result: Any) -> Any:
     """The next call writes over what this one gave."""
-    return tree_map_only(Tensor, Tensor.clone, result)
+    return result.clone() if type(result) is Tensor else tree_map_only(Tensor, Tensor.clone, result)
 
 
 def _modes_of_torch(device: str) -> tuple[Hashable, ...]:

@@ -1,7 +1,7 @@
 # python/vitune/_train/standing.py -- What a graph has addresses and constants of, so that a change of it is seen before a replay.
 # SPDX-License-Identifier: Apache-2.0
-"""At every call, before its graph is launched: a short look (glance.py), and where that does not know the long one here. Identities are
-compared of what is held here, so that nothing new can have them; tensors are not held, which would keep the memory of a step."""
+"""At every call, before its graph is launched: the shortest look (places.py), where that does not know a short one (glance.py), and where that
+does not know the long one here. Identities are compared of what is held here, so that nothing new can have them."""
 from __future__ import annotations
 
 import operator
@@ -10,7 +10,9 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
+from . import places
 from .glance import Content, Glance
+from .places import Held, Places, modes_of
 from .work import Work
 
 #: Of nn.Module, without an accessor of PyTorch's.
@@ -23,11 +25,11 @@ _NAMES_OF_PYTORCH = frozenset(vars(nn.Module()))
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 _NUMBERS = frozenset((bool, int, float, complex))
 _CONTAINERS = (tuple, list, dict, set)
+_LONGEST_WAIT = 63
 _SHORT = 64  #: of a container, which is compared by what it holds, as numbers are however many
 _GONE = object()
 _NONE: dict[str, Any] = {}
 _OF_NO_SETTING = ("params", "lr", "initial_lr")
-_is_training = operator.attrgetter("training")
 _SCALER = ("_scale", "_growth_tracker", "_growth_factor", "_backoff_factor", "_growth_interval")
 
 
@@ -50,19 +52,60 @@ class Standing:
         self._then = self._now()
         self._glance: Optional[Glance] = None
         self._rest: list[tuple[dict[str, Any], str, Any]] = []  # what a glance does not see
+        self._places: Optional[Places] = None
+        self._wait = self._next_wait = 0  # looks until the next places are made: who changes something at each call pays for few
+        self._modes: Optional[bytes] = None  # while the places hold
 
-    def modes(self) -> tuple[bool, ...]:
+    def modes(self) -> bytes:
         """train() or eval() of each module: other graphs, not another model."""
-        return tuple(map(_is_training, self._modules))
+        known, self._modes = self._modes, None
+        return modes_of(self._modules) if known is None else known
 
     def change(self) -> Optional[str]:
         """What is not as it was, "the optimizer's state was replaced"; None, if all is."""
+        self._modes = None
+        if self._places is not None and self._scaler() == self._then["scaler"] and self._places.hold():
+            self._wait, self._next_wait, self._modes = 0, 0, self._places.modes
+            return None
+        self._places = None
+        made = self._made_places()  # before the looks that it is to stand for
         if self._glance is not None and self._glance.sees_no_change() and not self._changed(self._rest) and self._scaler() == self._then["scaler"]:
+            self._places = made
             return None
         change = self._long_look()
         if change is None:
             self._make_glance()
+            self._places = made
         return change
+
+    def _made_places(self) -> Optional[Places]:
+        """Of what is there now; None: there is no library, something cannot be compared so, or the last ones held for no look."""
+        if self._wait:
+            self._wait -= 1
+            return None
+        self._wait = self._next_wait = min(2 * self._next_wait + 1, _LONGEST_WAIT)
+        library = places.library()
+        if library is None:
+            return None
+        optimizer = self._work.optimizer
+        slots = [(group, name) for group in optimizer.param_groups for name in group if name not in _OF_NO_SETTING]
+        try:
+            return Places(library, self._held_now(slots), slots, self._tensors, optimizer)
+        except (TypeError, KeyError, AttributeError, RuntimeError, places.Unknown):
+            return None
+
+    def _held_now(self, slots: list[tuple[dict[str, Any], str]]) -> Held:
+        optimizer, held = self._work.optimizer, Held()
+        held.modules, held.parameters = self._modules, self._parameters
+        hooks = (each for pair in self._pairs_of_hooks() for each in pair if each is not None)
+        for each in (*self._attributes, *self._dicts(), *hooks, optimizer.state, *optimizer.state.values()):
+            held.add_dict(each)
+        for tensor in self._tensors:
+            held.add_tensor(tensor)
+        named = ((values, name) for values, name, *_ in (*self._held, *self._copied, *slots))
+        for value in (*(values.get(name) for values, name in named), *(value for each in optimizer.state.values() for value in each.values())):
+            held.add(value, _is_looked_into)
+        return held
 
     def _make_glance(self) -> None:
         """Of what is there now, so that an equal number that is another object costs one long look."""
@@ -104,8 +147,10 @@ class Standing:
 
     def _hooks(self) -> list[dict[int, Any]]:
         """Of the parameters and the optimizer; those of modules are among their dicts."""
-        found = (*map(_hooks_of_parameter, self._parameters), _hooks_of_optimizer(self._work.optimizer))
-        return [each or {} for pair in found for each in pair]
+        return [each or {} for pair in self._pairs_of_hooks() for each in pair]
+
+    def _pairs_of_hooks(self) -> tuple[tuple[Any, Any], ...]:
+        return (*map(_hooks_of_parameter, self._parameters), _hooks_of_optimizer(self._work.optimizer))
 
     def _scaler(self) -> Any:
         scaler = self._work.scaler
