@@ -9,6 +9,7 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/attention/dropout.h"
 #include "generator/config_text.h"
 #include "templates/attention_backward/geometry_dbias.cuh"
 
@@ -83,7 +84,7 @@ std::optional<std::string> AttentionBackwardShortFamily::refusal(const Problem& 
                      std::max(f.nq, f.nk));
   }
   if (f.kv_heads != f.heads) return "it serves no keys that query heads share";
-  return std::nullopt;
+  return no_dropout(f);
 }
 
 ConfigWords AttentionBackwardShortFamily::own_words(const Config& config) const {

@@ -11,6 +11,7 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/attention/dropout.h"
 #include "generator/attention/facts.h"
 #include "generator/attention_backward/tensor_maps.h"
 #include "generator/config_text.h"
@@ -112,6 +113,7 @@ std::optional<std::string> AttentionBackwardSm90BiasFamily::refusal(
   if (!f.bias) return "it is for a bias";
   if (f.mask || f.causal) return "it serves no mask and no causal mask";
   if (f.kv_heads != f.heads) return "it serves heads that have keys of their own";
+  if (auto refused = no_dropout(f)) return refused;
   if (auto refused = attention_backward_maps_refusal(p)) return refused;
   Shape most = attention_backward_sm90_bias_facts(p);
   most.dbias_groups = most.dbias_tiles = 1;

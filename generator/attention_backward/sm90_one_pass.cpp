@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/format.h"
+#include "generator/attention/dropout.h"
 #include "generator/config_text.h"
 #include "templates/attention_backward/one_pass_params.cuh"
 
@@ -56,6 +57,7 @@ std::optional<std::string> AttentionBackwardOnePassFamily::refusal(const Problem
   if (device.cc_major != 9) return "it is for compute capability 9.0";
   if (f.bias || f.mask || f.causal) return "it serves no bias and no mask, causal or given";
   if (f.heads != f.kv_heads) return "it serves no keys that query heads share";
+  if (auto refused = no_dropout(f)) return refused;
   if (f.d < 32) return "it serves head sizes of 32 and more";
   if (attention_backward_one_pass_facts(p).kept_sums() > Shape::kMostSums) {
     return formatted("it keeps {} sums of dQ for each CTA in L2 at most", Shape::kMostSums);
