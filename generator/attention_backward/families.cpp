@@ -6,10 +6,9 @@ namespace vitune {
 
 // By their number in kFamily, which is in stored configs: new ones come last.
 GemmFamilies attention_backward_families() {
-  static const GemmFamily* const all[] = {&attention_backward_sm80(), &attention_backward_sm90(),
-                                          &attention_backward_sm90_bias(),
-                                          &attention_backward_short(),
-                                          &attention_backward_sm90_one_pass()};
+  static const GemmFamily* const all[] = {
+      &attention_backward_sm80(), &attention_backward_sm90(), &attention_backward_sm90_bias(),
+      &attention_backward_short(), &attention_backward_sm90_one_pass()};
   return all;
 }
 
