@@ -219,7 +219,8 @@ def _failed(result: dict[str, Any]) -> list[str]:
 
 def _of_one(result: dict[str, Any]) -> list[str]:
     rows = _in_order(result["rows"])
-    lines = _times(rows) + _kinds(rows) + _memory(rows) + _losses(result["losses"]) + _failed(result)
+    lines = _times(rows) + _kinds(rows) + _of_called(rows, "idle_ms", _IDLE)
+    lines += _of_called(rows, "peak_gb", _MEMORY) + _losses(result["losses"]) + _failed(result)
     if result["unfinished"]:
         lines += ["", f"Not measured, the time was over: {', '.join(result['unfinished'])}."]
     return lines

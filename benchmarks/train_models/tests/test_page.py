@@ -54,6 +54,13 @@ class PageTest(unittest.TestCase):
         self.assertIn("| `c` | 2 | 300 | 3 | 0.0100 [0.0050, 0.0200] |", text)
         self.assertIn("- `c` b2 losses , vitune_compile: x", text)
 
+    def test_steps_from_an_idle_gpu_have_a_table_where_they_were_measured(self):
+        called = row("a", 1, "called", eager=1.0)
+        self.assertNotIn("From an idle GPU", page([document_of(called)]))
+        text = page([document_of(called | {"idle_ms": {"eager": 2.345}})])
+        self.assertIn("## From an idle GPU", text)
+        self.assertIn("| `a` | 1 | amp | 2.35 |", text)
+
     def test_another_gpu_has_its_times(self):
         other = document_of(row("b", 1, eager=7.0)) | {"device": {"name": "NVIDIA H100"}}
         text = page([document_of(row("a", 1, eager=1.0)), other])

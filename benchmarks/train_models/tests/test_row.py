@@ -1,5 +1,6 @@
 # benchmarks/train_models/tests/test_row.py -- A row has every way's figures; what fails, or is no step, says so and leaves the others.
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import random
 import unittest
 from unittest import mock
@@ -102,9 +103,23 @@ class RowTest(unittest.TestCase):
             self.assertEqual((mode["gain"]["of"], mode["gain"]["times"]), (ours, 1.0))
             self.assertEqual(mode["replaced"], {"vitune": {"replaced": 0, "known": 3}})
             self.assertEqual(set(mode["peak_gb"]), set(mode["ms"]))
+            self.assertEqual((set(mode["idle_ms"]), mode["idle_ms"]["eager"], mode["in_a_row"]["eager"]), (set(mode["ms"]), 2.0, row.LEAST_IN_A_ROW))
         self.assertEqual(found["graph"]["kinds_us"]["eager"], {"gemm": 8.0, "optimizer": 2.0})
         self.assertEqual(set(found["called"]["kinds_us"]), {"compile_reduce", "vitune_train_step"})  # the others' are those of their graphs
         self.assertNotIn("compile_max", self.measure()["called"]["ms"])
+
+    def test_steps_in_a_row_fill_a_block_by_the_own_time_of_each_way(self):
+        ms = {"eager": 30.0, "compile_default": 8.0, "vitune_train_step": 4.0, "compile_step_graph": 0.1}
+        clock, asked = self.clock, {name: [] for name in ms}
+        runs = {name: (lambda name=name: name) for name in ms}
+        clock.passes = lambda run, count: asked[run()].append(count) or ms[run()]
+        with mock.patch.object(models_row, "BLOCK_MS", 40.0):
+            found = models_row.timed(runs, dict.fromkeys(runs, contextlib.nullcontext), clock, 0.0, random.Random(1), row.LEAST_IN_A_ROW, True)
+        self.assertEqual(found.in_a_row, {"eager": 4, "compile_default": 5, "vitune_train_step": 10, "compile_step_graph": 100})
+        for name, count in found.in_a_row.items():
+            self.assertEqual(asked[name][-2:], [1, count])  # alone, on an idle device, and in a row
+            self.assertEqual((set(found.alone[name]), len(found.alone[name])), ({ms[name]}, len(found.samples[name])))
+        self.assertEqual(models_row.timed(runs, dict.fromkeys(runs, contextlib.nullcontext), clock, 0.0, random.Random(1)).alone, {})
 
     def test_a_build_is_made_and_captured_once_for_all_that_use_it(self):
         made = []
