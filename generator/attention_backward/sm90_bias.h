@@ -39,6 +39,8 @@ class AttentionBackwardSm90BiasFamily final : public GemmFamily {
   std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
   std::optional<double> rank(const Problem& problem, const Config& config,
                              const DeviceInfo& device) const override;
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override;
   std::string templates() const override;
   std::string source(const Problem& problem, const Config& config) const override;
   bool is_of_one_architecture() const override { return true; }

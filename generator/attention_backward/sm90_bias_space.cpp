@@ -2,7 +2,12 @@
 // values without tuning.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "core/checked.h"
 #include "generator/attention/facts.h"
@@ -47,6 +52,77 @@ const Tunables<Shape>& tunables_of_sm90_bias() {
 // True for the narrowest of the steps that go over `rows` in as many.
 bool is_narrowest(int step, int rows) {
   return step <= kNarrowestStep || ceil_div(rows, step - kStepUnit) > ceil_div(rows, step);
+}
+
+// What the space has beyond the geometry's rules: nothing that is of no use.
+constexpr Shape::Rule kSpaceRules[] = {
+    {"warpgroups: 2 at most, or each has rows of queries or of keys",
+     {&Shape::groups},
+     [](const Shape& s) {
+       return s.groups <= 2 || (s.groups - 1) * Shape::kGroupRows < std::max(s.queries, s.keys);
+     }},
+    {"steps: the narrowest of those that are as many",
+     {&Shape::key_step, &Shape::query_step},
+     [](const Shape& s) {
+       return is_narrowest(s.key_step, s.keys) && is_narrowest(s.query_step, s.queries);
+     }},
+    {"dbias: 2 warpgroups at most, or each has rows of queries",
+     {&Shape::dbias_groups},
+     [](const Shape& s) {
+       return s.dbias_groups <= 2 || (s.dbias_groups - 1) * Shape::kGroupRows < s.queries;
+     }},
+    {"dbias: one tile, or tiles of 64 keys at least, 32 of heads beyond 64, and steps no wider "
+     "than "
+     "a tile",
+     {&Shape::dbias_groups, &Shape::dbias_tiles, &Shape::dbias_step},
+     [](const Shape& s) {
+       if (s.dbias_groups == 0) return true;
+       const int least = s.head_dim > 64 ? kNarrowestTile / 2 : kNarrowestTile;
+       return (s.dbias_tiles == 1 || s.tile_keys() >= least) &&
+              (s.dbias_step == kNarrowestStep || s.dbias_step < s.tile_keys() + kStepUnit);
+     }},
+};
+
+// True if `shape` obeys the rules, those alone that read dbias' tunables and no other ones, or all.
+bool obeys(const Shape& shape, bool of_dbias_alone) {
+  const auto holds = [&](const Shape::Rule& rule) {
+    const bool is_of_dbias = rule.reads[0] == &Shape::dbias_groups;
+    return (of_dbias_alone && !is_of_dbias) || rule.holds(shape);
+  };
+  return std::ranges::all_of(attention_backward_sm90_bias_rules().all, holds) &&
+         std::ranges::all_of(kSpaceRules, holds);
+}
+
+// `shape` with all values of these tunables.
+std::vector<Shape> shapes_of(const Shape& shape, const std::vector<int Shape::*>& members) {
+  std::vector<Shape> shapes = {shape};
+  for (const Tunable<Shape>& tunable : tunables_of_sm90_bias()) {
+    if (std::ranges::find(members, tunable.member) == members.end()) continue;
+    std::vector<Shape> more;
+    for (Shape each : shapes) {
+      for (const std::int64_t value : tunable.parameter.values) {
+        each.*tunable.member = static_cast<int>(value);
+        more.push_back(each);
+      }
+    }
+    shapes = std::move(more);
+  }
+  return shapes;
+}
+
+// The `most` of least cost among those that have one.
+std::vector<Shape> cheapest_shapes(const std::vector<Shape>& shapes, std::size_t most,
+                                   const std::function<std::optional<double>(const Shape&)>& cost) {
+  std::vector<std::pair<double, Shape>> costs;
+  for (const Shape& shape : shapes) {
+    if (const auto clocks = cost(shape)) costs.emplace_back(*clocks, shape);
+  }
+  std::ranges::stable_sort(costs, {}, &std::pair<double, Shape>::first);
+  std::vector<Shape> best;
+  for (const auto& [clocks, shape] : costs) {
+    if (best.size() < most) best.push_back(shape);
+  }
+  return best;
 }
 
 // Clocks of a step of all that an SM works on at once, roughly: those of the tensor cores, of
@@ -153,36 +229,48 @@ std::vector<Constraint> AttentionBackwardSm90BiasFamily::rules(const Problem& pr
   const bool is_asked = p.dbias.has_value();
   std::vector<Constraint> rules =
       geometry_rules(attention_backward_sm90_bias_rules().all, all, facts);
-  const auto rule = [&](const char* sentence, std::vector<int Shape::*> reads,
-                        bool (*holds)(const Shape&)) {
-    rules.push_back(shape_rule<Shape>(sentence, all, facts, reads, holds));
-  };
+  for (Constraint& rule : geometry_rules(kSpaceRules, all, facts)) {
+    rules.push_back(std::move(rule));
+  }
   rules.push_back(shape_rule<Shape>(
       "dbias: tunables where it is asked for, else 0", all, facts, {&Shape::dbias_groups},
       [is_asked](const Shape& s) { return (s.dbias_groups != 0) == is_asked; }));
-  rule("warpgroups: 2 at most, or each has rows of queries or of keys", {&Shape::groups},
-       [](const Shape& s) {
-         return s.groups <= 2 || (s.groups - 1) * Shape::kGroupRows < std::max(s.queries, s.keys);
-       });
-  rule("steps: the narrowest of those that are as many", {&Shape::key_step, &Shape::query_step},
-       [](const Shape& s) {
-         return is_narrowest(s.key_step, s.keys) && is_narrowest(s.query_step, s.queries);
-       });
-  rule("dbias: 2 warpgroups at most, or each has rows of queries", {&Shape::dbias_groups},
-       [](const Shape& s) {
-         return s.dbias_groups <= 2 || (s.dbias_groups - 1) * Shape::kGroupRows < s.queries;
-       });
-  rule(
-      "dbias: one tile, or tiles of 64 keys at least, 32 of heads beyond 64, and steps no wider "
-      "than "
-      "a tile",
-      {&Shape::dbias_groups, &Shape::dbias_tiles, &Shape::dbias_step}, [](const Shape& s) {
-        if (s.dbias_groups == 0) return true;
-        const int least = s.head_dim > 64 ? kNarrowestTile / 2 : kNarrowestTile;
-        return (s.dbias_tiles == 1 || s.tile_keys() >= least) &&
-               (s.dbias_step == kNarrowestStep || s.dbias_step < s.tile_keys() + kStepUnit);
-      });
   return rules;
+}
+
+// The two best of the passes, each with the best of dbias: neither depends on the other.
+std::vector<Config> AttentionBackwardSm90BiasFamily::defaults(const Problem& problem,
+                                                              const DeviceInfo& device,
+                                                              const ParameterSpace& space) const {
+  constexpr std::size_t kMost = 2;
+  const AttentionBackwardProblem& p = attention_backward_of(problem);
+  std::vector<Shape> dbias = {attention_backward_sm90_bias_facts(p)};
+  if (p.dbias) {
+    dbias = cheapest_shapes(
+        shapes_of(dbias[0], {&Shape::dbias_groups, &Shape::dbias_tiles, &Shape::dbias_step}), 1,
+        [&](const Shape& s) -> std::optional<double> {
+          if (s.dbias_groups == 0 || !obeys(s, true)) return std::nullopt;
+          return dbias_clocks(p, s, device);
+        });
+  }
+  if (dbias.empty()) return {};
+  const std::vector<Shape> passes =
+      cheapest_shapes(shapes_of(dbias[0], {&Shape::groups, &Shape::key_step, &Shape::query_step,
+                                           &Shape::stages, &Shape::row_slots, &Shape::keeps_bias}),
+                      kMost, [&](const Shape& s) -> std::optional<double> {
+                        if (!obeys(s, false)) return std::nullopt;
+                        return pass_clocks(p, s, false, device) + pass_clocks(p, s, true, device);
+                      });
+  std::vector<Config> configs;
+  for (const Shape& shape : passes) {
+    Config own;
+    for (const Tunable<Shape>& tunable : tunables_of_sm90_bias()) {
+      own.set(tunable.parameter.name, shape.*tunable.member);
+    }
+    configs.push_back(whole(std::move(own)));
+    if (space.explain(configs.back())) configs.pop_back();
+  }
+  return configs;
 }
 
 std::optional<double> AttentionBackwardSm90BiasFamily::rank(const Problem& problem,
