@@ -30,7 +30,7 @@ from .test_torch_window_train import KNOWS_GRADIENTS
 from .test_torch_windows import launch_windows_staged
 
 TARGET = OPS.window_attention_train.default
-#: What moves pixels or attends without it.
+#: Functions that move pixels or attend without it.
 LEFT = ("roll", "scaled_dot_product_attention", "softmax")
 
 
@@ -53,7 +53,7 @@ class WindowsCase(linear_case.TrainCase):
         return calls
 
     def tables(self):
-        """Of the last graph: whether each call's gradient is one of a table."""
+        """For each call of the last graph, if its gradient is one of a table."""
         return [node.args[5] is not None for node in self.calls]
 
 

@@ -26,7 +26,7 @@ from .test_torch_windows import CASES, launch_windows_staged, pixel_by_pixel
 KNOWS_GRADIENTS = serves("window_attention_backward bf16 b=1 image=4x4 window=2x2 h=1 d=8")
 OP, BACKWARD = torch.ops.vitune.window_attention_train, torch.ops.vitune.window_attention_backward
 ROWS = 11  #: of tables
-#: What has the gradient of the bias: nothing, one that all windows share, one of each, a table.
+#: Kinds of the parameter that has the bias's gradient: none, one that all windows share, one of each, a table.
 KINDS = ("frozen", "shared", "each", "table")
 
 

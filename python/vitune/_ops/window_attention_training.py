@@ -29,7 +29,7 @@ _plans = problem_text.Plans()
 
 
 class Call(NamedTuple):
-    """What both passes are told."""
+    """The arguments that both passes are told."""
 
     windows: Windows
     scale: Optional[float]
@@ -41,7 +41,7 @@ class Call(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the bias's gradient is: nothing, that of a bias of so many windows, or that of a table of so many rows."""
+    """The kind of the bias's gradient: nothing, that of a bias of so many windows, or that of a table of so many rows."""
 
     dbias_windows: int = 0
     table_rows: int = 0
@@ -199,8 +199,8 @@ def _refuse(ctx: Any, *grads: Any) -> Any:
 def window_attention_backward(dout: Tensor, qkv: Tensor, window: Sequence[int], shift: Sequence[int], bias: Optional[Tensor],
                               index: Optional[Tensor], padding16: Optional[Tensor], scale: Optional[float], interleaved: bool, grid: bool,
                               pads_first: bool, dbias_windows: int, table_rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the projection, without gaps; of the bias or its table; of padding, [3, heads, d]. The last two of fp32, without an element where
-    they are not asked for."""
+    """Gradients of the projection, without gaps, of the bias or its table, and of padding, [3, heads, d]; the last two of fp32, without an
+    element where they are not asked for."""
     call, wanted = Call.of(window, shift, scale, interleaved, grid, pads_first), Wanted(dbias_windows, table_rows)
     return _answer(qkv, lambda: _backward(dout, qkv, bias, index, padding16, call, wanted),
                    lambda: backward_by_torch(dout, qkv, bias, index, padding16, call, wanted))

@@ -49,7 +49,7 @@ def _is_foreign(node: fx.Node) -> bool:
 
 
 def _trains(node: fx.Node) -> bool:
-    """Whether a gradient is wanted of it. A node of ours that stands for none of the graph's has no value yet."""
+    """True if a gradient is wanted of it. A node of ours that stands for none of the graph's has no value yet."""
     before = value_of(node)
     return node.meta.get(TRAINS, False) if before is None else wants_gradient(before)
 

@@ -106,7 +106,7 @@ class WindowsCall:
 
     @property
     def covered(self) -> Sequence[fx.Node]:
-        """What is of no use once it is in place."""
+        """Nodes that are of no use once it is in place."""
         return [*_views_before(self.partition.x)[1:], *self.region]
 
     @property

@@ -35,11 +35,11 @@ _OF_ALL = (*VIEWS, "permute", "transpose", "unsqueeze")
 
 
 class Parameter(NamedTuple):
-    """What has the gradient of the scores' bias."""
+    """The tensor that has the gradient of the scores' bias."""
 
     given: Operand  # [1 or windows, 1 or heads, n, n], or a table [rows, 1 or heads]
     index: Optional[Operand] = None  # of a table: int32 [n, n]
-    #: What a race begins at: the table and its index as the model has them, or what the bias is made of.
+    #: Nodes that a race begins at: the table and its index as the model has them, or what the bias is made of.
     sources: tuple[fx.Node, ...] = ()
 
 
@@ -101,7 +101,7 @@ class TrainingCall(WindowsCall):
 
     @functools.cached_property
     def filler(self) -> Optional[Operand]:
-        """What lies beyond an image, in the type of the products and without a gradient."""
+        """The padding, in the type of the products and without a gradient."""
         return None if self.padding is None else self._of_type(self.padding.called("detach"))
 
     def texts(self) -> list[str]:
