@@ -104,8 +104,8 @@ constexpr Mistake kMistakes[] = {
     {kKernel, "query0 / T::kStep * T::kStepSums +", "0 * T::kStepSums +"},
     {kKernel, "is_first = index == 0;", "is_first = index <= 1;"},
     {kKernel, "dq[block].keep(kept + block * T::kBlockSums)", "dq[block].keep(kept)"},
-    // Steps left out, rows that are not there.
-    {kKernel, "if constexpr (T::kTail > 0) step_and_dq", "if constexpr (false) step_and_dq"},
+    // Another step in the place of the last, rows that are not there.
+    {kKernel, "step_and_dq<T::kTailWidth>(T::kWholeSteps,", "step_and_dq<T::kTailWidth>(0,"},
     {kDq, "query0 + row < rows &&", "query0 + row + 1 < rows &&"},
     {kDq, "store_chunk<16>(to + (query0 + row) * stride", "store_chunk<16>(to + row * stride"},
     {kDq, "lane / 16 * 8 + lane % 8, lane / 8 % 2", "lane / 8 % 2 * 8 + lane % 8, lane / 16"},
@@ -125,6 +125,9 @@ constexpr MissingWait kUnordered[] = {
     {"StepsStillRead",
      {kKernel, "wait_for_loaded(shared.empty(at.index), at.phase);", ""},
      "a race|without fence"},
+    {"LoadedWithoutAFence",
+     {"attention_backward/shared_sm90.cuh", "fence_proxy_async();", ""},
+     "without fence.proxy.async"},
     {"RowsOfDeltasNotWaitedFor",
      {kDeltas, "mbarrier_wait(shared.full(at.index), at.phase);", ""},
      "a race|never ends"},
