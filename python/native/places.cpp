@@ -52,8 +52,8 @@ struct vitune_torch_places {
 };
 
 // A handle points to a pointer to PyTorch's tensor, in whose first line are a table of functions, a
-// count, its storage and what autograd keeps. Nothing but the prefetches relies on that: one of a wrong
-// address does nothing.
+// count, its storage and what autograd keeps. Nothing but the prefetches relies on that: one of a
+// wrong address does nothing.
 void vitune_torch_places::prefetch(std::size_t tensor) const {
   const auto fields = [this](std::size_t each) {
     return *reinterpret_cast<const char* const* const*>(tensors[each]);
@@ -107,7 +107,8 @@ vitune_torch_places* vitune_torch_places_create(const AtenTensorHandle* tensors,
 }
 
 int32_t vitune_torch_places_hold(const vitune_torch_places* places) {
-  return places->same_words() && places->read_all(places->now) && places->now == places->facts ? 1 : 0;
+  return places->same_words() && places->read_all(places->now) && places->now == places->facts ? 1
+                                                                                               : 0;
 }
 
 void vitune_torch_places_destroy(vitune_torch_places* places) { delete places; }
