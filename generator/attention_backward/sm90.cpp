@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/attention_backward/tensor_maps.h"
 #include "generator/config_text.h"
 #include "templates/attention_backward/sm90_params.cuh"
 
@@ -21,48 +21,12 @@ using Pass = Shape::Pass;
 
 constexpr char kDqEntry[] = "vitune_attention_backward_dq";
 constexpr char kDkvEntry[] = "vitune_attention_backward_dkv";
-constexpr std::int64_t kElementBytes = 2;
 
-struct Extents {
-  std::int64_t rows, heads, batch;
-};
-
-Extents of_queries(const AttentionProblem& f) { return {f.nq, f.heads, f.batch}; }
-Extents of_keys(const AttentionProblem& f) { return {f.nk, f.kv_heads, f.batch}; }
-
-bool strides_fit(const TensorStrides& strides, const Extents& extents) {
-  const auto fits = [](std::int64_t extent, std::int64_t stride) {
-    return extent == 1 || (stride > 0 && stride < (std::int64_t{1} << 40) / kElementBytes);
-  };
-  return fits(extents.rows, strides.row) && fits(extents.heads, strides.head) &&
-         fits(extents.batch, strides.batch);
-}
-
-// How TMA sees the operands in a pass: rows in boxes of a warpgroup's, steps in one box.
-std::vector<TensorMapSlot> maps_of(const AttentionBackwardProblem& p, const Pass& pass,
-                                   bool of_keys_rows) {
-  const AttentionProblem& f = p.forward;
-  const auto slot = [&](AttentionBackwardTensor tensor, std::size_t at,
-                        const TensorStrides& strides, const Extents& extents, bool is_row) {
-    return TensorMapSlot{.tensor = tensor,
-                         .at = static_cast<std::uint32_t>(at),
-                         .sizes = {f.d, extents.rows, extents.heads, extents.batch},
-                         .strides = {strides.row, strides.head, strides.batch},
-                         .columns = pass.swizzle() / kElementBytes,
-                         .rows = is_row ? Shape::kGroupRows : pass.step,
-                         .swizzle = pass.swizzle()};
-  };
-  using Maps = AttentionBackwardTensorMaps;
-  const Extents queries = of_queries(f), keys = of_keys(f);
-  std::vector<TensorMapSlot> maps = {
-      slot(kAttentionBackwardQ, offsetof(Maps, q), f.q, queries, !of_keys_rows),
-      slot(kAttentionBackwardK, offsetof(Maps, k), f.k, keys, of_keys_rows),
-      slot(kAttentionBackwardV, offsetof(Maps, v), f.v, keys, of_keys_rows),
-      slot(kAttentionBackwardDout, offsetof(Maps, dout), p.dout, queries, !of_keys_rows)};
-  if (!of_keys_rows) {
-    maps.push_back(slot(kAttentionBackwardOut, offsetof(Maps, out), f.o, queries, true));
-  }
-  return maps;
+// Rows in boxes of a warpgroup's, steps in one box.
+BackwardBoxes boxes_of(const Pass& pass, bool of_keys_rows) {
+  const int rows = Shape::kGroupRows;
+  return {pass.swizzle(), of_keys_rows ? pass.step : rows, of_keys_rows ? rows : pass.step,
+          !of_keys_rows};
 }
 
 constexpr char kTemplates[] =
@@ -89,15 +53,7 @@ std::optional<std::string> AttentionBackwardSm90Family::refusal(const Problem& p
   const AttentionProblem& f = p.forward;
   if (device.cc_major != 9) return "it is for compute capability 9.0";
   if (f.bias || f.mask) return "it serves no bias and no mask";
-  if (p.vector_bytes() != 16) {
-    return formatted("tensor maps need 16-byte alignment, not {}", p.vector_bytes());
-  }
-  const Extents queries = of_queries(f), keys = of_keys(f);
-  if (strides_fit(f.q, queries) && strides_fit(p.dout, queries) && strides_fit(f.o, queries) &&
-      strides_fit(f.k, keys) && strides_fit(f.v, keys)) {
-    return std::nullopt;
-  }
-  return "tensor maps need strides that are not 0 and below 2^40 bytes";
+  return attention_backward_maps_refusal(p);
 }
 
 ConfigWords AttentionBackwardSm90Family::own_words(const Config& config) const {
@@ -151,7 +107,8 @@ LaunchPlan AttentionBackwardSm90Family::plan(const Problem& problem, const Confi
     launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
     set_attention_backward_params(launch, p);
     launch.map_bytes = sizeof(AttentionBackwardTensorMaps);
-    launch.maps = maps_of(p, of_keys_rows ? shape.dkv() : shape.dq(), of_keys_rows);
+    launch.maps =
+        attention_backward_maps(p, boxes_of(of_keys_rows ? shape.dkv() : shape.dq(), of_keys_rows));
   }
   // Two numbers of each query, from one pass to the other.
   plan.scratch_bytes = f.batch * f.heads * std::int64_t{shape.stats_rows()} * 2 * 4;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 
 #include "core/checked.h"
 #include "core/format.h"
