@@ -42,6 +42,9 @@ std::int64_t parts_of(const AttentionBackwardProblem& p, const Shape& shape,
   if (!p.forward.bias) return shape.buffers == 1 ? all : std::min(all, room);
   std::int64_t parts = std::min(room / entries_of(p), all / entries_of(p));
   if (p.dbias) parts = std::min(parts, kMostPartials / (4 * dbias_elements(p)));
+  // A CTA whose heads all have the same entry of the mask reads it once.
+  const std::int64_t masks = p.forward.mask ? p.forward.mask->batches : 1;
+  if (p.sharing_heads() == 1 && parts > masks) parts -= parts % masks;
   return std::max<std::int64_t>(parts, 1);
 }
 

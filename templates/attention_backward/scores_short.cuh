@@ -118,21 +118,26 @@ struct HeldBias {
   }
 };
 
-// Which of a thread's scores a mask leaves, a bit each.
+// Which of a thread's scores a mask leaves, a bit each; read again where another entry of the mask
+// or another head has other ones.
 template <class T>
 struct KeyMask {
   static constexpr int kScores = 4 * T::kGroups * T::kQueryTiles;
   u32 words[T::kMask ? ceil_div(kScores, 32) : 1];
+  int entry = -1;
 
   __device__ __forceinline__ void load(const AttentionParams& p, int batch, int head, int key0,
                                        int lane) {
     if constexpr (T::kMask) {
+      const AttentionScoreView& view = p.mask_view;
+      const int of_batch = modulo(batch, p.by_mask_batches);
+      const int now = of_batch * p.heads + head;
+      if (now == entry) return;
+      entry = now;
 #pragma unroll
       for (u32& word : words) word = 0;
-      const AttentionScoreView& view = p.mask_view;
-      const unsigned char* const from = static_cast<const unsigned char*>(p.mask) +
-                                        modulo(batch, p.by_mask_batches) * view.batch +
-                                        head * view.head;
+      const unsigned char* const from =
+          static_cast<const unsigned char*>(p.mask) + of_batch * view.batch + head * view.head;
       each_score<T>(key0, lane, [&](int group, int j, int i, int key, int query) {
         if (key >= p.keys || query >= p.queries) return;
         if (__ldg(from + query * view.row + key * view.key) != 0) {

@@ -145,6 +145,7 @@ struct ShortWarp {
   const int warp, lane, key0;
   const ShortMemory<T> memory;
   HeldBias<T> bias;
+  KeyMask<T> mask;
   KeyBiasSums<T> bias_sums;
 
   __device__ __forceinline__ ShortWarp(const AttentionBackwardParams& params, u32 shared)
@@ -175,7 +176,6 @@ struct ShortWarp {
                                               RoundedScores<T>& gradients, const ShortPlace& place,
                                               int buffer) {
     const AttentionParams& call = p.call;
-    KeyMask<T> mask;
     mask.load(call, place.batch, place.head, key0, lane);
     KeyScores<T> s, ds;
     const u32 own = key0 * T::kPitch;
