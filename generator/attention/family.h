@@ -53,7 +53,7 @@ class AttentionFamily : public Family {
 
  private:
   // True if there is a template with dropout: forward_<template>_dropout.cuh.
-  virtual bool has_dropout() const { return true; }
+  virtual bool has_dropout() const { return false; }
   // True if the config's kernel is made of the family's template.
   virtual bool is_made_of(const Config& config) const = 0;
   // The values of its tunables, but those of all families (space.cpp); it does without the others.

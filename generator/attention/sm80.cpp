@@ -106,6 +106,7 @@ class AttentionSm80 final : public AttentionFamily {
   explicit AttentionSm80(bool is_resident) : AttentionFamily("sm80", is_resident) {}
 
  private:
+  bool has_dropout() const override { return true; }
   bool is_made_of(const Config& config) const override { return !is_set(config, "kSwizzle"); }
   Values values(const AttentionProblem& problem) const override;
   std::vector<NamedRule> own_rules(const AttentionProblem& problem,

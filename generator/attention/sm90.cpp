@@ -19,7 +19,6 @@ class AttentionSm90 final : public AttentionFamily {
   bool is_of_one_architecture() const override { return true; }
 
  private:
-  bool has_dropout() const override { return false; }
   bool is_made_of(const Config& config) const override {
     return is_set(config, "kSwizzle") && !is_set(config, "kProducer");
   }

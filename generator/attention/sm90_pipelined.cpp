@@ -63,6 +63,7 @@ class AttentionSm90Pipelined final : public AttentionFamily {
   int harmless_spill_bytes() const override { return 192; }
 
  private:
+  bool has_dropout() const override { return true; }
   bool is_made_of(const Config& config) const override {
     return is_set(config, "kSwizzle") && is_set(config, "kProducer");
   }

@@ -40,6 +40,16 @@ struct AlignmentCase {
   std::int64_t expected;  // of the problem; 0: refused
 };
 
+TEST(Descriptor, AProblemWithDropoutIsToBeAskedForByText) {
+  try {
+    description_of(AttentionProblem::parse("bf16 b=2 h=4 n=200 d=64 dropout=0.1 lse"));
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("use the problem's text"), std::string::npos);
+  }
+}
+
 TEST(Descriptor, TheProblemsAlignmentIsSafeForEveryPointer) {
   // 200 keys: four at a time for a bias, two for a mask, if the pointer allows it.
   const char* const kFp32 = "bf16 b=2 h=4 n=200 d=64 bias=fp32:1x4x200x200";
