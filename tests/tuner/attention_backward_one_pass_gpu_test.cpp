@@ -212,10 +212,10 @@ class AttentionBackwardOnePassUnorderedGpuTest : public AttentionBackwardOnePass
                                                  public testing::WithParamInterface<MissingWait> {};
 
 // More heads than the emulated device has CTAs for, more steps than slots, and three steps of a
-// block, so that a warpgroup has two in a row. With two blocks of keys in shared memory the ring of
-// steps alone keeps a third one back.
+// block, so that a warpgroup has two in a row and both have keys in each. With two blocks of keys
+// in shared memory the ring of steps alone keeps a third one back.
 TEST_P(AttentionBackwardOnePassUnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
-  const ProblemPtr problem = parse_problem(text_of("bf16 b=5 h=2 nq=140 nk=130 d=32"));
+  const ProblemPtr problem = parse_problem(text_of("bf16 b=5 h=2 nq=140 nk=200 d=32"));
   const bool has_one_block = std::string(GetParam().name) == "KeysStillRead";
   expect_fault(problem, config_of({48, 3, has_one_block ? 1 : 2}), GetParam().mistake,
                GetParam().fault);
