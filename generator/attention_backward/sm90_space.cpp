@@ -81,6 +81,14 @@ std::vector<Constraint> AttentionBackwardSm90Family::rules(const Problem& proble
                           };
                           return suits(s.key_step, s.keys) && suits(s.query_step, s.queries);
                         }));
+  if (attention_backward_of(problem).forward.dropout != 0) {
+    rules.push_back(shape_rule<Shape>("steps: with dropout registers for its draws", all, facts,
+                                      {&Shape::key_step, &Shape::query_step}, [](const Shape& s) {
+                                        constexpr int kMostKeys = 96, kMostQueries = 64;
+                                        return s.key_step <= kMostKeys &&
+                                               s.query_step <= kMostQueries;
+                                      }));
+  }
   return rules;
 }
 

@@ -90,7 +90,7 @@ TEST(AttentionBackwardOnePassTest, IsThatOfWhichTheDefaultIsForManyHeads) {
 }
 
 TEST(AttentionBackwardOnePassTest, LaunchesOneKernelWhoseCtasKeepTheirSumsOfDq) {
-  Config config = {{"kFamily", 2}, {"kQueryStep", 80}, {"kStages", 2}, {"kKeyStages", 2}};
+  Config config = {{"kFamily", 4}, {"kQueryStep", 80}, {"kStages", 2}, {"kKeyStages", 2}};
   const std::array<int, 1> resident = {1};
   const DeviceInfo device = testing_support::h200_device();
   const ProblemPtr many = parsed("bf16 b=32 h=12 nq=197 nk=140 d=64");

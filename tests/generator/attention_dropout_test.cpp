@@ -126,6 +126,19 @@ TEST(AttentionDropoutTest, StepsOfKeysAreWholeDraws) {
   }
 }
 
+TEST(AttentionDropoutTest, StepsOfGradientsLeaveRegistersForDraws) {
+  const ProblemPtr problem =
+      parse_problem("attention_backward fp16 b=32 h=12 n=197 d=64 dropout=0.1");
+  std::size_t of_sm90 = 0;
+  for (const Config& config : space_of(problem, device_of("sm_90")).enumerate()) {
+    if (config.at("kFamily") == 0) continue;
+    ++of_sm90;
+    EXPECT_LE(config.at("kKeyStep"), 96) << config.text();
+    EXPECT_LE(config.at("kQueryStep"), 64) << config.text();
+  }
+  EXPECT_GT(of_sm90, 0u);
+}
+
 TEST(AttentionDropoutTest, KernelsWithoutItAreMadeOfNothingOfIt) {
   const DeviceInfo device = device_of("sm_90");
   for (const char* const text : {kForward, kGradients}) {

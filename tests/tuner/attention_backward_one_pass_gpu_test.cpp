@@ -18,7 +18,7 @@ struct Blocks {
 };
 
 Config config_of(const Blocks& b) {
-  return {{"kFamily", 2},
+  return {{"kFamily", 4},
           {"kQueryStep", b.query_step},
           {"kStages", b.stages},
           {"kKeyStages", b.key_stages}};
