@@ -81,8 +81,8 @@ std::vector<Constraint> AttentionBackwardOnePassFamily::rules(const Problem& pro
   return rules;
 }
 
-// Where most SMs have a head in each round and the sums of dQ stay in L2; else the two passes of
-// the family sm90 come first.
+// Where most SMs have a head in each round, both warpgroups have keys and the sums of dQ stay in
+// L2; else the two passes of the family sm90 come first.
 std::optional<double> AttentionBackwardOnePassFamily::rank(const Problem& problem,
                                                            const Config& config,
                                                            const DeviceInfo& device) const {
@@ -92,7 +92,8 @@ std::optional<double> AttentionBackwardOnePassFamily::rank(const Problem& proble
   const auto sms = static_cast<double>(sms_of(device, kUsualSms));
   const auto heads = static_cast<double>(p.forward.batch * p.forward.heads);
   const double rounds = std::ceil(heads / sms);
-  if (heads < kLeastShare * rounds * sms || shape.kept_sums() > Shape::kUsualSums) {
+  if (heads < kLeastShare * rounds * sms || shape.keys <= Shape::kGroupRows ||
+      shape.kept_sums() > Shape::kUsualSums) {
     return std::nullopt;
   }
   const double stages = shape.stages >= 3 ? 1 : 1.02;

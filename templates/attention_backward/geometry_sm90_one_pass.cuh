@@ -25,7 +25,7 @@ struct AttentionBackwardOnePass {
   static constexpr int kGroups = 2, kGroupRows = 64, kBlockKeys = kGroups * kGroupRows;
   static constexpr int kGroupThreads = 128, kThreads = (kGroups + 1) * kGroupThreads;
   static constexpr int kCtaBytes = 232448;  // of shared memory, on 9.0
-  // Of a thread's 240 registers, for what step_registers() and dq_registers() count. Beyond that
+  // Limits for step_registers() and dq_registers(), of the 240 registers of a thread. Beyond that
   // ptxas 13.0 takes products one at a time (C7512).
   static constexpr int kRegisters = 208, kDqRegisters = 188;
   // Between blocks the sums of dQ of all CTAs should stay in L2: 50 MB for 132 of them. More than

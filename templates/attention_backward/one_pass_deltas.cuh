@@ -12,7 +12,7 @@
 
 namespace vitune {
 
-// Of one row of the tiles `dout` and `out`.
+// The delta of one row of the tiles `dout` and `out`.
 template <class T>
 __device__ __forceinline__ float row_delta(u32 dout, u32 out, int row) {
   using E = Element<T::kElement>;

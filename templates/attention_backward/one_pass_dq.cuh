@@ -24,7 +24,7 @@ struct OnePassQueryGradients {
   using E = Element<T::kElement>;
   float sums[kWidth / 2];
 
-  // Whether this warp's 16 columns are there.
+  // True if this warp's 16 columns are there.
   static __device__ __forceinline__ bool is_there(int block) {
     return 64 * block + 16 * warp() < T::kHeadDim;
   }

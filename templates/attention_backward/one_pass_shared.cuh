@@ -41,7 +41,7 @@ struct OnePassShared {
   __device__ __forceinline__ u32 staging() const {
     return base + T::kStagingOffset + threadIdx.x / kWarpSize * 16 * T::kStagingPitch;
   }
-  // Of the sixteen queries from query0 on.
+  // The numbers of the sixteen queries from query0 on.
   __device__ __forceinline__ u32 stats(int query0) const {
     return base + T::kStatsOffset + 8 * query0;
   }

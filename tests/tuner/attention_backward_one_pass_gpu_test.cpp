@@ -99,7 +99,7 @@ constexpr Mistake kMistakes[] = {
     {kKernel, "lane / 16 * 8 + lane % 8;", "8 - lane / 16 * 8 + lane % 8;"},
     {kDq, "keys + 64 * block / T", "keys + 0 * block / T"},
     {kDq, "step * 16 * T::kSwizzle", "0"},
-    // What waits between blocks of keys: left out, of another step, of other columns.
+    // Sums that wait between blocks of keys: left out, of another step, of other columns.
     {kDq, "if (is_first) return;", "return;"},
     {kKernel, "query0 / T::kStep * T::kStepSums +", "0 * T::kStepSums +"},
     {kKernel, "is_first = index == 0;", "is_first = index <= 1;"},
@@ -111,7 +111,7 @@ constexpr Mistake kMistakes[] = {
     {kDq, "lane / 16 * 8 + lane % 8, lane / 8 % 2", "lane / 8 % 2 * 8 + lane % 8, lane / 16"},
 };
 
-// What orders the accesses to shared memory, left out.
+// Each wait that orders accesses to shared memory, left out.
 constexpr MissingWait kUnordered[] = {
     {"KeysNotWaitedFor",
      {kKernel, "mbarrier_wait(shared.keys_full(keys.index), keys.phase);", ""},
