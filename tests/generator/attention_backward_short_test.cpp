@@ -103,6 +103,10 @@ TEST(AttentionBackwardShortTest, SharesAnEntryOfTheBiasOutAmongCtasThatAreThereA
   ASSERT_EQ(plan.kernels.size(), 2u);
   EXPECT_EQ(plan.kernels[0].shape.grid[0], 3u * 132);
   EXPECT_EQ(plan.scratch_bytes, 4 * 132 * 3 * 49 * 49);
+  // With masks of windows a CTA has the batch entries of one of them.
+  const LaunchPlan masked = plan_of(
+      *parsed("bf16 b=2048 h=3 n=49 d=32 bias=bf16:1x3x49x49 mask=bool:64x1x49x49 dbias"), 1, 3);
+  EXPECT_EQ(masked.kernels.at(0).shape.grid[0], 3u * 128);
   // Nothing is shared: each CTA writes what it has.
   const LaunchPlan own = plan_of(*parsed("bf16 b=8 h=3 n=49 d=32 bias=bf16:8x3x49x49 dbias"), 1, 3);
   ASSERT_EQ(own.kernels.size(), 1u);
