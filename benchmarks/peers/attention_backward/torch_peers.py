@@ -61,7 +61,8 @@ class Sdpa:
         """Runs forward. Raises Refused with PyTorch's words."""
         t, wanted = _leaves(problem, operands)
         forward = self._forward.make(problem.forward, t)
-        with warnings.catch_warnings(record=True) as found, forward.within():
+        grad = torch.enable_grad()  # sessions measure without
+        with warnings.catch_warnings(record=True) as found, grad, forward.within():
             warnings.simplefilter("always")
             try:
                 out = forward.run()
@@ -89,7 +90,9 @@ class Flex:
         torch._dynamo.reset()  # else the tenth problem is one recompilation too many
         compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False, fullgraph=True)
         try:
-            return _backward(compiled(t.q, t.k, t.v, **keywords), wanted, operands.dout)
+            with torch.enable_grad():
+                out = compiled(t.q, t.k, t.v, **keywords)
+            return _backward(out, wanted, operands.dout)
         except Exception as error:
             if "NYI" in str(error) or "NotImplementedError" in str(error):
                 raise Refused(f"FlexAttention: {str(error).splitlines()[0]}") from None
