@@ -57,12 +57,12 @@ class Sdpa:
         self._forward = forward_peers.Sdpa(name, backend)
         self._backend = backend
 
+    @torch.enable_grad()  # sessions measure without
     def prepare(self, problem: Problem, operands: Operands) -> Call:
         """Runs forward. Raises Refused with PyTorch's words."""
         t, wanted = _leaves(problem, operands)
         forward = self._forward.make(problem.forward, t)
-        grad = torch.enable_grad()  # sessions measure without
-        with warnings.catch_warnings(record=True) as found, grad, forward.within():
+        with warnings.catch_warnings(record=True) as found, forward.within():
             warnings.simplefilter("always")
             try:
                 out = forward.run()
@@ -79,6 +79,7 @@ class Flex:
 
     name = "flex"
 
+    @torch.enable_grad()
     def prepare(self, problem: Problem, operands: Operands) -> Call:
         """Compiles both passes. The compiler's own refusals (NotImplementedError) become Refused."""
         from torch.nn.attention.flex_attention import flex_attention
@@ -90,9 +91,7 @@ class Flex:
         torch._dynamo.reset()  # else the tenth problem is one recompilation too many
         compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False, fullgraph=True)
         try:
-            with torch.enable_grad():
-                out = compiled(t.q, t.k, t.v, **keywords)
-            return _backward(out, wanted, operands.dout)
+            return _backward(compiled(t.q, t.k, t.v, **keywords), wanted, operands.dout)
         except Exception as error:
             if "NYI" in str(error) or "NotImplementedError" in str(error):
                 raise Refused(f"FlexAttention: {str(error).splitlines()[0]}") from None
