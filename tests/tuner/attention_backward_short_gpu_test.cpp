@@ -196,7 +196,8 @@ class AttentionBackwardShortMistakesGpuTest : public AttentionBackwardShortGpuTe
                                               public testing::WithParamInterface<Mistaken> {};
 
 TEST_P(AttentionBackwardShortMistakesGpuTest, EachIsSeen) {
-  const ProblemPtr problem = parse_problem(text_of(GetParam().problem));
+  // Of a bias that is summed up.
+  const ProblemPtr problem = parse_problem(on_device(text_of(GetParam().problem), "90", "7200"));
   const Config config = config_of(*problem, GetParam().blocks);
   Verifier verifier = verifier_of(problem);
   ASSERT_EQ(verdict(verifier, *problem, config), "");

@@ -48,6 +48,16 @@ class JudgedKernelsTest : public GpuTest {
     return Verifier({*context_, *stream_, *kernels_, device_}, problem);
   }
 
+  // A problem's text, with as many batch entries on a GPU that a CTA has several there too.
+  std::string on_device(std::string text, const std::string& emulated,
+                        const std::string& real) const {
+    if (device_.name == "emulated device") return text;
+    for (std::size_t at = 0; (at = text.find(emulated, at)) != text.npos; at += real.size()) {
+      text.replace(at, emulated.size(), real);
+    }
+    return text;
+  }
+
   // Empty if the kernel is right or pruned, else what is wrong with it.
   std::string verdict(Verifier& verifier, const Problem& problem, const Config& config,
                       const Mistake* mistake = nullptr) const {

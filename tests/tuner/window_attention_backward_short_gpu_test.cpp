@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(SmallProblems, WindowAttentionBackwardShortCasesGpuTest
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(WindowAttentionBackwardShortGpuTest, EachMistakeIsSeen) {
-  const ProblemPtr problem = parse_problem(text_of(kSummed));
+  const ProblemPtr problem = parse_problem(on_device(text_of(kSummed), "b=40", "b=2400"));
   const Config config = config_of({1, 2});
   Verifier verifier = verifier_of(problem);
   ASSERT_EQ(verdict(verifier, *problem, config), "");
