@@ -50,7 +50,8 @@ def can_race(device: torch.device) -> bool:
 @contextlib.contextmanager
 def apart() -> Iterator[None]:
     """Real tensors in the middle of compiling, without autocast or gradients."""
-    with unset_fake_temporarily(), _disable_current_modes(), torch.no_grad(), torch.autocast("cuda", enabled=False):
+    with unset_fake_temporarily(), _disable_current_modes(), torch.no_grad(), torch.autocast("cuda", enabled=False), \
+            torch.autocast("cpu", enabled=False):
         yield
 
 

@@ -146,11 +146,12 @@ class TrainingCall(WindowsCall):
             except KeyError:
                 made[node] = made[node] if node in made else graph.node_copy(node, found)
                 return made[node]
-        with subgraph.autocast(graph, self._whole()):
+        with subgraph.autocast(graph, self.whole):
             return self.build(graph, found)
 
-    def _whole(self) -> subgraph.Subgraph:
-        """All that is made of its inputs on the way to its result."""
+    @functools.cached_property
+    def whole(self) -> subgraph.Subgraph:
+        """All that is made of its inputs on the way to its result; made before a race, within which autocast is off."""
         begins, known, todo = set(self.inputs), set(), [self.back.last]
         while todo:
             node = todo.pop()
@@ -165,7 +166,7 @@ class TrainingCall(WindowsCall):
         return subgraph.Subgraph(nodes, [self.back.last], [], [], q.dtype if is_autocast(self.attend.node, q.device.type) else None)
 
     def race(self) -> Optional[Times]:
-        region = self._whole()
+        region = self.whole
         index = {} if self.parameter is None or self.parameter.index is None else {
             self.parameter.sources[1]: value_of(self.parameter.sources[0]).shape[0]}
         return subgraph.raced_in_training(region, list(dict.fromkeys([*self.inputs, *region.outside()])), self._apart, rows=index)
