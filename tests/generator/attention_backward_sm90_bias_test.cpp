@@ -40,8 +40,12 @@ std::vector<Config> configs_of(const Problem& problem) {
   return problem.op().space(problem, testing_support::h200_device()).enumerate("sm90_bias");
 }
 
+// The family's own, whoever serves without tuning.
 Config default_of(const Problem& problem) {
-  return default_config(problem, testing_support::h200_device());
+  const DeviceInfo device = testing_support::h200_device();
+  const ParameterSpace space = problem.op().space(problem, device);
+  const std::vector<Config> own = attention_backward_sm90_bias().defaults(problem, device, space);
+  return own.empty() ? Config() : own.front();
 }
 
 TEST(AttentionBackwardSm90BiasTest, RefusesInASentence) {
@@ -81,11 +85,13 @@ TEST(AttentionBackwardSm90BiasTest, HasConfigsForEachWorkThatFitTheDevice) {
   }
 }
 
-TEST(AttentionBackwardSm90BiasTest, IsThatOfWhichTheDefaultIs) {
+TEST(AttentionBackwardSm90BiasTest, IsThatOfWhichTheDefaultIsBeyondShortRows) {
   for (const char* const text : kWorks) {
     const ProblemPtr problem = parsed(text);
-    const Config config = default_of(*problem);
-    EXPECT_EQ(problem->op().family_of(config).name(), "sm90_bias") << text;
+    const Config config = default_config(*problem, testing_support::h200_device());
+    const bool is_short = attention_backward_of(*problem).forward.nq <= 128;
+    EXPECT_EQ(problem->op().family_of(config).name(), is_short ? "sm80_short" : "sm90_bias")
+        << text;
   }
 }
 
