@@ -100,7 +100,7 @@ std::optional<double> AttentionBackwardOnePassFamily::rank(const Problem& proble
   // The widest step spills: 1.3 times as long at 197 and at 577 tokens on an H200.
   constexpr int kWidestAtEase = 96;
   constexpr double kSpilled = 1.3;
-  const double spills = shape.query_step > kWidestAtEase ? kSpilled : 1;
+  const double spills = shape.step > kWidestAtEase ? kSpilled : 1;
   return spills * stages * rounds * shape.blocks() * block_clocks(shape);
 }
 
