@@ -48,10 +48,10 @@ NAMED = (
            "|| !winner.verified || ", "|| ", (_runtime("DispatcherTest.*:NearestTest.*"), *_CALLS), safety=True),
     # --- the loader
     Mutant("a blocked kernel is compiled", _LOADER,
-           'if (is_blocked(keys)) return nothing(choice.config.text() + " is on the block list");', "",
+           'if (is_blocked(choice, keys)) return nothing(choice.config.text() + " is on the block list");', "",
            (_runtime("LibraryBlockedGpuTest.*", emulated=True),), safety=True),
     Mutant("a blocked kernel that is stored runs", _LOADER,
-           "if (is_blocked(keys)) return formatted(\"the stored kernel {} is on the block list\", name);",
+           "if (is_blocked(choice, keys)) return formatted(\"the stored kernel {} is on the block list\", name);",
            "if (keys.empty()) return formatted(\"the stored kernel {} is on the block list\", name);",
            _CALLS, safety=True),
     Mutant("an image for another architecture is loaded", _LOADER,
