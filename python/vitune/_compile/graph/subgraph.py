@@ -168,7 +168,7 @@ def _gradient(result: Tensor, place: int) -> Tensor:
     return torch.empty_like(result.detach()).copy_(dense)
 
 
-def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build, keeps_plans: bool = False,
+def raced_in_training(region: Subgraph, operands: Sequence[fx.Node], build: Build, *, keeps_plans: bool = False,
                       rows: Mapping[fx.Node, int] = {}, judged: Optional[Callable[[], str]] = None) -> Optional[Times]:
     """As raced(), of a region with nothing behind it: forward and backward together, whose results must be alike too, unless chance decides
     them: then `judged` says what is wrong with ours. None, too, where PyTorch cannot compile both at once. keeps_plans: PyTorch's side keeps

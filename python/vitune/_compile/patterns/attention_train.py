@@ -194,7 +194,8 @@ class Place(NamedTuple):
         return list(dict.fromkeys([*self.operands, *self.region.outside()]))
 
     def race(self) -> Optional[Times]:
-        return subgraph.raced_in_training(self.region, self._inputs(), self.build, True, self.difference if self.dropout_p else None)
+        return subgraph.raced_in_training(self.region, self._inputs(), self.build, keeps_plans=True,
+                                          judged=self.difference if self.dropout_p else None)
 
     def difference(self) -> str:
         """With dropout: how far the operators' answers are from the formulas' of the same choice, of random numbers; "": no further than
