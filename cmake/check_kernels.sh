@@ -179,13 +179,13 @@ echo "kernels: $(($(wc -l <"$list") - 1)) combinations of attention's gradients 
 for problem in "b=4 h=16 n=4096 d=128" "b=32 h=16 n=257 d=80" "b=32 h=12 n=197 d=64 bias=bf16:1x12x197x197 dbias"; do
   compile_form "a gradient of attention" 2 sm_80,sm_89 kFamily=0 "attention_backward bf16 $problem"
 done
-compile_form "a gradient of attention" 2 sm_80,sm_89 "family=sm80 kDqWarps=4 kDqKeys=64 kDqStages=2 kDqInRegisters=1 kDkvWarps=4 kDkvGroups=2 kDkvRows=32 kDkvStages=2 kDkvInRegisters=0 kDbiasKeys=64 \
+compile_form "a gradient of attention" 2 sm_80,sm_89 "kFamily=0 kDqWarps=4 kDqKeys=64 kDqStages=2 kDqInRegisters=1 kDkvWarps=4 kDkvGroups=2 kDkvRows=32 kDkvStages=2 kDkvInRegisters=0 kDbiasKeys=64 \
 kDbiasStages=2 kGroups=0 kKeyStep=0 kQueryStep=0 kStages=0 kWarps=0 kBuffers=0 kMinCtas=0" "attention_backward bf16 b=2048 h=3 n=49 d=32 bias=bf16:1x3x49x49 dbias"
 expect_no_spill "gradients of attention" 32
 # With a bias on wgmma: defaults of each type and broadcast, head sizes of each swizzle.
 : >"$list"
 for problem in "b=32 h=12 n=197 d=64 bias=bf16:1x12x197x197 dbias" "b=512 h=4 n=144 d=32 bias=fp32:1x4x144x144 dbias" \
-    "b=8 h=4 nq=70 nk=333 d=72 bias=fp16:2x1x70x333" "b=4 h=2 n=96 d=128 bias=bf16:1x2x96x96 dbias=fp32"; do
+    "b=8 h=4 nq=70 nk=333 d=72 bias=fp16:2x1x70x333" "b=4 h=2 n=160 d=128 bias=bf16:1x2x160x160 dbias=fp32"; do
   compile_form "a gradient of attention with a bias" 1 sm_90 kFamily=2 "attention_backward bf16 $problem"
 done
 expect_no_spill "gradients of attention with a bias" 32
