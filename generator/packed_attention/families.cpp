@@ -295,7 +295,7 @@ class PackedSm90Pipelined final : public PackedFamily {
     return config.find("kProducer").value_or(0) == 2;
   }
   // Warps that only copy spill where it does not matter.
-  int harmless_spill_bytes() const override { return 256; }
+  int harmless_spill_bytes() const override { return 192; }
 
  private:
   Values values(const PackedAttentionProblem& p) const override {

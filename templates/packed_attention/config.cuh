@@ -56,6 +56,10 @@ template <class Packed>
 struct HeldTraits : Packed {
   static constexpr bool kHoldsReference =
       Packed::kElement == 1 && !Packed::kCausal && !Packed::kLse && Packed::kManySteps;
+  // Threads that copy in two ways spill less.
+  static constexpr int kCopyRegisters = Packed::kMapped ? 40 : Packed::kCopyRegisters;
+  static constexpr int kComputeRegisters =
+      (Packed::kAllRegisters - kCopyRegisters) / Packed::kGroups / 8 * 8;
 };
 
 }  // namespace vitune
