@@ -179,7 +179,7 @@ TEST_F(LibraryDamageGpuTest, CodeForAnotherArchitectureInDisguiseIsRefusedByTheD
   expect_default_instead("cannot be used");
 }
 
-TEST_F(LibraryDamageGpuTest, ADatabaseOfAnotherGpuIsNoReasonToFail) {
+TEST_F(LibraryDamageGpuTest, ADatabaseOfALikeGpuGivesItsConfigAlone) {
   DeviceInfo another = device_;
   another.sm_count += 2;
   store_winner(another, first_good(others()));
@@ -188,9 +188,9 @@ TEST_F(LibraryDamageGpuTest, ADatabaseOfAnotherGpuIsNoReasonToFail) {
 
   EXPECT_EQ(answer_of(context, call), "");
   const vitune_selection found = query(context, call);
-  EXPECT_EQ(found.outcome, VITUNE_DEFAULT);
-  EXPECT_STREQ(found.row, "");
-  EXPECT_THAT(found.reason, HasSubstr("default"));
+  EXPECT_EQ(found.outcome, VITUNE_TRANSFERRED);
+  EXPECT_THAT(found.row, HasSubstr("b=2 h=2 nq=50 nk=50 d=64"));
+  EXPECT_THAT(found.reason, HasSubstr("transferred from " + another.name));
   EXPECT_EQ(stats(context).rejected, 0u) << "another GPU's winner is no candidate here";
 }
 
