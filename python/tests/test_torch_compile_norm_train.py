@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitune._compile.graph import checkpoints
+from vitune._compile.graph.match import value_of
 
 from . import test_torch_compile_train as linear_case
 from .test_torch_compile_train import Checkpointed, Inside, OPS, autocast, step, timm, vit
@@ -56,7 +57,9 @@ class NormCase(linear_case.TrainCase):
     def compile_fx(self, module, inputs, config_patches=None):
         graphs = [module, *checkpoints.bodies(module)]
         targets = (OPS.norm_train.default, OPS.sum_norm_train.default)
-        self.types = [node.args[-1] for each in graphs for node in each.graph.nodes if node.target in targets]
+        found = [node for each in graphs for node in each.graph.nodes if node.target in targets]
+        self.types = [node.args[-1] for node in found]
+        self.summands = [value_of(node.args[0]).dtype for node in found if node.target is OPS.sum_norm_train.default]
         return super().compile_fx(module, inputs, config_patches)
 
     def expect_calls(self, want, model, x, bound=1e-5, **keywords):
@@ -87,6 +90,10 @@ class TimmTest(NormCase):
         self.assertEqual(len(self.targets), 5 + 4 + 2 * 2 + 1)
         self.assertTrue(all(call.trains for call in calls))
 
+    def test_a_sum_takes_what_a_layer_with_layer_scale_gives_in_16_bits(self):
+        self.expect_calls([ALONE, SUM, SUM, DROPS, DROPS], vit(), torch.randn(3, 3, 32, 32), 1e-2, on=True, replace=["norm_train", "linear_train"])
+        self.assertEqual(self.summands, [torch.bfloat16] * 4)
+
     def test_checkpointed_blocks_train(self):
         model = vit(init_values=None)
         model.set_grad_checkpointing()
@@ -104,6 +111,8 @@ class TimmTest(NormCase):
                 calls = self.expect_eagers(model, torch.randn(2, 3, 56, 56), 1e-4)
                 self.assertGreater(len(calls), 3)
                 self.assertTrue(all(call.replaced for call in calls), calls)
+                if name.startswith("swin"):  # its tokens are images in between
+                    self.assertEqual([call.call for call in calls if call.module.endswith("norm2")], [SUM, DROPS])
 
 
 class PatternTest(NormCase):
@@ -120,6 +129,25 @@ class PatternTest(NormCase):
         for name, (model, want) in cases.items():
             with self.subTest(name):
                 self.expect_calls(want, model, x_of())
+
+    def test_sums_are_found_behind_views_with_the_same_rows(self):
+        class Viewed(Block):
+            def __init__(self, view, **keywords):
+                super().__init__(**keywords)
+                self.view = view
+
+            def forward(self, x):
+                y = torch.tanh(self.layers[0](self.norms[0](x)))
+                if self.drops:
+                    y = y * y.new_empty((y.shape[0], 1, 1)).bernoulli_(0.5).div_(0.5)
+                x = self.view(x + y)
+                return self.layers[2](self.norms[1](x)) + x
+        cases = {"an image": (lambda x: x.reshape(2, 5, 1, D), SUM, DROPS), "all rows": (lambda x: x.flatten(0, 1), SUM, SUM),
+                 "two views": (lambda x: x.view(10, D).unflatten(0, (2, 5)), SUM, DROPS), "other rows": (lambda x: x.reshape(2, D, 5).mT, ALONE, ALONE)}
+        for name, (view, plain, drops) in cases.items():
+            for keywords, want in (({}, plain), ({"drops": True}, drops)):
+                with self.subTest(name, **keywords):
+                    self.expect_calls([ALONE, want], Viewed(view, **keywords), x_of())
 
     def test_norms_of_roots_of_mean_squares_train_too(self):
         want = [call.replace("layer_norm", "rms_norm") for call in (ALONE, DROPS, DROPS)]

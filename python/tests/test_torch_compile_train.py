@@ -136,7 +136,7 @@ class TrainCase(unittest.TestCase):
 
 @unittest.skipIf(timm is None, "timm is not installed")
 class TimmTest(TrainCase):
-    MLPS = ["linear in training"] * 2 + ["linear, gelu and linear in training"]
+    MLPS = ["linear in training", "linear with LayerScale in training", "linear, gelu and linear with LayerScale in training"]
 
     def expect_vits(self, calls):
         self.assertEqual(sorted(call.call for call in calls if call.replaced), sorted(self.MLPS * 2 + ["linear in training"]), calls)
@@ -149,6 +149,18 @@ class TimmTest(TrainCase):
         self.expect_vits(self.expect_eagers(vit(), x, 1e-2, on=True))
         self.expect_vits(self.expect_eagers(Inside(vit()), x, 1e-2))
         self.assertEqual(len(self.targets), 4 + 2 * 2 + 1)
+
+    def test_a_layer_scale_that_cannot_be_a_layers_stays_behind_it(self):
+        x, plain = torch.randn(3, 3, 32, 32), sorted((["linear in training"] * 2 + ["linear, gelu and linear in training"]) * 2 + ["linear in training"])
+        frozen, written = vit(), vit()
+        for name, parameter in frozen.named_parameters():
+            parameter.requires_grad_(not name.endswith("gamma"))
+        for block in written.blocks:
+            block.ls1.inplace = block.ls2.inplace = True
+        for name, model, keywords in (("frozen", frozen, {}), ("written to", written, {})):
+            with self.subTest(name):
+                calls = self.expect_eagers(model, x, 1e-5, **keywords)
+                self.assertEqual(sorted(call.call for call in calls if call.replaced), plain, calls)
 
     def test_micro_batches_add_up(self):
         self.expect_vits(self.expect_eagers(vit(), torch.randn(2, 3, 32, 32), 1e-2, on=True, micro=2))

@@ -22,20 +22,21 @@ from vitune._runtime.counters import counters
 from .test_torch_norm import launch_copies
 
 
-def layer(x, weight, bias=None, activation=None):
+def layer(x, weight, bias=None, activation=None, scale=None):
     """As eager mode's under autocast: the weight in x's type."""
     w16 = weight.detach().to(x.dtype)
-    return training.linear_train(x, weight, w16, bias) if activation is None else training.linear_act_train(x, weight, w16, bias, activation)
+    return training.linear_train(x, weight, w16, bias, scale) if activation is None else training.linear_act_train(x, weight, w16, bias, activation)
 
 
-def mlp(x, first, bias, second, last, activation):
+def mlp(x, first, bias, second, last, activation, scale=None):
     pre, out = layer(x, first, bias, activation)
-    return training.act_linear_train(pre, out, second, second.detach().to(x.dtype), last, activation)
+    return training.act_linear_train(pre, out, second, second.detach().to(x.dtype), last, activation, scale)
 
 
-def eager(x, first, bias, second, last, activation):
+def eager(x, first, bias, second, last, activation, scale=None):
     cast = lambda tensor: None if tensor is None else tensor.to(x.dtype)  # noqa: E731
-    return F.linear(training.activated(F.linear(x, cast(first), cast(bias)), activation), cast(second), cast(last))
+    y = F.linear(training.activated(F.linear(x, cast(first), cast(bias)), activation), cast(second), cast(last))
+    return y if scale is None else (y * scale).to(x.dtype)
 
 
 def leaf(*shape, dtype=torch.float64):
@@ -62,6 +63,32 @@ class FormulaTest(unittest.TestCase):
             with self.subTest(activation):
                 self.assertTrue(gradcheck(lambda x, w, b: layer(x, w, b, activation), (x, first, bias)))
                 self.assertTrue(gradcheck(lambda *all_: mlp(*all_, activation), (x, first, bias, second, last)))
+
+    def test_a_layer_scale_has_its_gradient_without_the_rows_that_it_multiplies(self):
+        x, first, bias, second, last = operands()
+        scale = leaf(7)
+        self.assertTrue(gradcheck(lambda x, w, b, s: layer(x, w, b, scale=s), (x, first, bias, scale)))
+        self.assertTrue(gradcheck(lambda x, w, s: layer(x, w, scale=s), (x, first, scale)))
+        self.assertTrue(gradcheck(lambda *all_: mlp(*all_[:5], "gelu", all_[5]), (x, first, bias, second, last, leaf(4))))
+        y = layer(x, first, bias, scale=scale)
+        kept = [tensor.shape for tensor in y.grad_fn.saved_tensors if tensor is not None]
+        self.assertEqual(sorted(kept), sorted(tensor.shape for tensor in (x, first, bias, scale)))
+
+    def test_a_layer_scale_is_as_far_from_fp64_as_eager_modes(self):
+        for size in (1.0, 1e-5):  # as models are initialised
+            with self.subTest(size):
+                given = [t.detach().requires_grad_() for t in (
+                    torch.randn(512, 64, dtype=torch.bfloat16), torch.randn(256, 64) / 8, torch.randn(256) / 8, torch.randn(64, 256) / 16, torch.randn(64) / 8)]
+                scale = (size * torch.randn(64)).requires_grad_()
+                wide = [t.detach().double().requires_grad_() for t in (*given, scale)]
+                dy = torch.randn(512, 64, dtype=torch.bfloat16)
+
+                def far(call, as_dy):
+                    got = torch.autograd.grad(call(*given, "gelu", scale), (*given, scale), as_dy)
+                    return [((mine.double() - right).norm() / right.norm()).item() for mine, right in zip(got, want)]
+                want = torch.autograd.grad(eager(*wide[:5], "gelu", wide[5]), wide, dy.double())
+                for mine, theirs in zip(far(mlp, dy), far(eager, dy)):
+                    self.assertLessEqual(mine, 1.1 * theirs)
 
     def test_what_wants_no_gradient_is_not_computed(self):
         names = ("linear_input_grad", "linear_weight_grad", "linear_act_input_grad")
@@ -139,7 +166,11 @@ class FormulaTest(unittest.TestCase):
                     torch.library.opcheck(training.linear_act_train, (x, first, w16, b, "gelu"))
                     pre, out = (tensor.detach() for tensor in training.linear_act_train(x, first, w16, b, "gelu"))
                     torch.library.opcheck(training.act_linear_train, (pre.requires_grad_(), out, second, v16, None if b is None else last, "gelu"))
-                    dy = torch.randn(2, 3, 7, dtype=dtype)
+                    dy, scale = torch.randn(2, 3, 7, dtype=dtype), leaf(7, dtype=first.dtype)
+                    torch.library.opcheck(training.linear_train, (x, first, w16, b, scale))
+                    torch.library.opcheck(training.act_linear_train, (pre, out, second, v16, None if b is None else last, "gelu", scale[:4].detach()))
+                    torch.library.opcheck(training.linear_scale_weight_grad,
+                                          (dy, x.detach(), *(None if t is None else t.detach() for t in (first, b, scale))))
                     torch.library.opcheck(training.linear_input_grad, (dy, w16))
                     torch.library.opcheck(training.linear_weight_grad, (dy, x.detach(), first.dtype, b is not None))
                     dy = torch.randn(2, 3, 4, dtype=dtype)
@@ -165,7 +196,8 @@ class FormulaTest(unittest.TestCase):
     def test_a_second_derivative_is_refused_with_a_sentence(self):
         given = operands()
         calls = {"x": (lambda: layer(given[0], given[1], given[2]), given[0]), "weight": (lambda: layer(given[0], given[1]), given[1]),
-                 "two layers": (lambda: mlp(*given, "gelu"), given[0])}
+                 "two layers": (lambda: mlp(*given, "gelu"), given[0]),
+                 "a scale": (lambda: layer(*given[:3], scale=given[2]), given[1])}
         for name, (call, wanted) in calls.items():
             with self.subTest(name):
                 first = torch.autograd.grad(call().square().sum(), wanted, create_graph=True)[0]
@@ -233,15 +265,16 @@ class ServedTest(unittest.TestCase):
         self.asked.append(problem.text)
         launch_staged(problem, tensors)
 
-    def grads(self, parameters, activation="gelu", dy=None):
+    def grads(self, parameters, activation="gelu", dy=None, scaled=False):
         given = [t.detach().requires_grad_() for t in (torch.randn(2, 8, 16, dtype=torch.bfloat16), torch.randn(24, 16, dtype=parameters) / 4,
                                                        torch.randn(24, dtype=parameters), torch.randn(8, 24, dtype=parameters) / 5,
                                                        torch.randn(8, dtype=parameters))]
-        got = mlp(*given, activation)
+        scale = [torch.randn(8, dtype=parameters).requires_grad_()] if scaled else []
+        got = mlp(*given, activation, *scale)
         dy = torch.randn_like(got) if dy is None else dy
-        ours = torch.autograd.grad(got, given, dy)
-        wide = [t.detach().double().requires_grad_() for t in given]
-        want = eager(*wide, activation)
+        ours = torch.autograd.grad(got, (*given, *scale), dy)
+        wide = [t.detach().double().requires_grad_() for t in (*given, *scale)]
+        want = eager(*wide[:5], activation, *wide[5:])
         for mine, right in zip((got, *ours), (want, *torch.autograd.grad(want, wide, dy.double()))):
             self.assertLessEqual((mine.double() - right).abs().max().item(), 2**-5 * max(1.0, right.abs().max().item()))
 
@@ -256,6 +289,16 @@ class ServedTest(unittest.TestCase):
                 backward = ["linear bf16 m=16 n=24 k=8 wt=@24 dact=gelu", f"linear_weight_grad bf16 m=16 n=8 k=24 bias{out}",
                             "linear bf16 m=16 n=16 k=24 wt=@16", f"linear_weight_grad bf16 m=16 n=24 k=16 bias{out}"]
                 self.assertEqual(self.asked, want + [text for text in backward if serves(text)])
+
+    @unittest.skipUnless(serves("linear bf16 m=8 n=8 k=8 dact=gelu"), "the library knows no gradients")
+    def test_a_layer_scale_is_asked_for_with_its_gradient(self):
+        for parameters in (torch.bfloat16, torch.float32):
+            with self.subTest(parameters):
+                self.asked.clear()
+                self.grads(parameters, scaled=True)
+                said, out = ("", "") if parameters == torch.bfloat16 else (" params=fp32", " out=fp32")
+                self.assertEqual([self.asked[1], self.asked[3]], [f"linear bf16 m=16 n=8 k=24 bias scale{said}",
+                                                                  f"linear_weight_grad bf16 m=16 n=8 k=24 bias scale{said}{out}"])
 
     @unittest.skipUnless(serves("linear bf16 m=8 n=8 k=8 dact=gelu"), "the library knows no gradients")
     def test_relus_gradient_is_0_where_its_stored_argument_is_not_above_0(self):
@@ -292,6 +335,7 @@ class ServedTest(unittest.TestCase):
             for dy, w16 in itertools.product(given, repeat=2):
                 calls += [(training.linear_input_grad, dy, w16), (training.linear_train, dy, w16, w16, None), (training.linear_train, dy, w16, w16, w16[0])]
                 calls += [(training.linear_weight_grad, dy, w16, out, bias) for out in (dtype, torch.float32) for bias in (False, True)]
+                calls += [(training.linear_scale_weight_grad, dy, w16, pre, bias, w16[0]) for pre in given for bias in (None, w16[0])]
                 calls += [(training.linear_act_input_grad, dy, w16, pre, activation) for pre in given for activation in ("relu", "gelu")]
         order = torch.randperm(len(calls)).tolist()
         together, alone = {}, {}

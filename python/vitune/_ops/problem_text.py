@@ -109,10 +109,11 @@ def linear_act_input_grad(dy: Tensor, weight: Tensor, transposed: bool, pre: Ten
     return _text(plain, f"dact={activation}", _rows("pre", pre))
 
 
-def linear_weight_grad(dy: Tensor, x: Tensor, dtype: torch.dtype, bias: bool, alignment: int) -> str:
-    """dy: [m, n], x: [m, k], the last strides 1."""
+def linear_weight_grad(dy: Tensor, x: Tensor, dtype: torch.dtype, bias: bool, scale: bool, alignment: int) -> str:
+    """dy: [m, n], x: [m, k], the last strides 1. dtype: of the gradients, and with a scale of all parameters."""
     (m, n), k = dy.shape, x.shape[1]
-    return _text(f"linear_weight_grad {type_name('dy', dy.dtype)} m={m} n={n} k={k}", bias and "bias", _rows("dy", dy), _rows("x", x),
+    return _text(f"linear_weight_grad {type_name('dy', dy.dtype)} m={m} n={n} k={k}", bias and "bias", scale and "scale",
+                 scale and dtype != dy.dtype and f"params={type_name('params', dtype)}", _rows("dy", dy), _rows("x", x),
                  dtype != dy.dtype and f"out={type_name('out', dtype)}", _align(alignment))
 
 

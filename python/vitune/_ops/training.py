@@ -5,13 +5,16 @@ So an fp32 parameter has an fp32 gradient under autocast too, which is rounded n
 
 Of an activation between two layers it is the argument that has a gradient: the second layer takes both, and the product of its backward
 pass multiplies by the derivative in its epilogue. libvitune is asked by text; what it refuses PyTorch computes, by the formulas here,
-which are eager mode's own on a CPU, to the bit.
+which are eager mode's own on a CPU, to the bit, but for a LayerScale.
+
+A LayerScale s behind a layer is a factor in its epilogue, and its gradients need no pass over rows: of dz, the gradient of s (x W' + b),
+comes P = dz' x, the size of the weight; then dW = s P by rows, ds the sums of W P by rows, and dx = dz (s W).
 """
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -52,8 +55,9 @@ def activation_grad(grad: Tensor, pre: Tensor, activation: str) -> Tensor:
     return (grad * (gate + 1.702 * wide * gate * (1 - gate))).to(pre.dtype)
 
 
-def linear_by_torch(x: Tensor, w16: Tensor, bias: Optional[Tensor]) -> Tensor:
-    return F.linear(x, w16, None if bias is None else bias.to(x.dtype)).contiguous()
+def linear_by_torch(x: Tensor, w16: Tensor, bias: Optional[Tensor], scale: Optional[Tensor] = None) -> Tensor:
+    y = F.linear(x, w16, None if bias is None else bias.to(x.dtype)).contiguous()
+    return y if scale is None else (y * scale).to(x.dtype)
 
 
 def input_grad_by_torch(dy: Tensor, w16: Tensor) -> Tensor:
@@ -68,6 +72,17 @@ def weight_grad_by_torch(dy: Tensor, x: Tensor, dtype: torch.dtype, bias: bool) 
     if rows.is_cuda and dtype == torch.float32 and hasattr(aten.mm, "dtype"):  # no copy in fp32 of either
         return torch.mm(rows.t(), columns, out_dtype=dtype), db
     return (rows.to(_wide(dtype)).t() @ columns.to(_wide(dtype))).to(dtype).contiguous(), db
+
+
+def scale_weight_grad_by_torch(dz: Tensor, x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    wide = _wide(weight.dtype)
+    product, sums = weight_grad_by_torch(dz, x, wide, bias is not None)
+    dscale = (weight.to(wide) * product).sum(1)
+    if bias is not None:
+        dscale = dscale + bias.to(wide) * sums
+    by = scale.to(wide)
+    dw, db = by.unsqueeze(1) * product, by * sums if bias is not None else sums
+    return dw.to(weight.dtype), db.to(weight.dtype), dscale.to(weight.dtype)
 
 
 def _matrix(tensor: Tensor) -> Tensor:
@@ -87,10 +102,11 @@ def act_input_grad_text(dy: Tensor, w16: Tensor, pre: Tensor, activation: str, a
     return problem_text.linear_act_input_grad(linear_ops._rows(dy), matrix, transposed, linear_ops._rows(pre), activation, alignment)
 
 
-def weight_grad_text(dy: Tensor, x: Tensor, dtype: torch.dtype, bias: bool, alignment: int = 16) -> str:
+def weight_grad_text(dy: Tensor, x: Tensor, dtype: torch.dtype, bias: bool, scale: bool = False, alignment: int = 16) -> str:
+    """scale: with a LayerScale and its gradient, all parameters of type `dtype`."""
     if dy.dtype not in (torch.bfloat16, torch.float16):
         raise Unsupported(f"dy of dtype {str(dy.dtype).removeprefix('torch.')}: linear layers take bfloat16 and float16")
-    return problem_text.linear_weight_grad(linear_ops._rows(dy), linear_ops._rows(x), dtype, bias, alignment)
+    return problem_text.linear_weight_grad(linear_ops._rows(dy), linear_ops._rows(x), dtype, bias, scale, alignment)
 
 
 def _problem(kind: str, tensors: tuple[Tensor, ...], words: tuple[Any, ...], text: Callable[[int], str]) -> Problem:
@@ -111,11 +127,23 @@ def _act_input_grad(dy: Tensor, w16: Tensor, pre: Tensor, activation: str) -> Te
 
 def _weight_grad(dy: Tensor, x: Tensor, dtype: torch.dtype, bias: bool) -> tuple[Tensor, Tensor]:
     dy, x = linear_ops._rows(dy), linear_ops._rows(x)
-    problem = _problem("weight_grad", (dy, x), (dtype, bias), lambda alignment: weight_grad_text(dy, x, dtype, bias, alignment))
+    problem = _problem("weight_grad", (dy, x), (dtype, bias), lambda alignment: weight_grad_text(dy, x, dtype, bias, alignment=alignment))
     dw = torch.empty((dy.shape[1], x.shape[1]), dtype=dtype, device=dy.device)
     db = torch.empty(dy.shape[1] if bias else 0, dtype=dtype, device=dy.device)
     launch(problem, (dy, x, None, None, None, None, None, None, dw, db if bias else None, None))
     return dw, db
+
+
+def _scale_weight_grad(dz: Tensor, x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    dz, x = linear_ops._rows(dz), linear_ops._rows(x)
+    parameters = [None if each is None else each.contiguous() for each in (scale, weight, bias)]
+    given = (dz, x, *(each for each in parameters if each is not None))
+    problem = _problem("scale_weight_grad", given, (bias is not None,),
+                       lambda alignment: weight_grad_text(dz, x, weight.dtype, bias is not None, True, alignment))
+    dw, db, dscale = (torch.empty(shape, dtype=weight.dtype, device=dz.device)
+                      for shape in (weight.shape, len(scale) if bias is not None else 0, scale.shape))
+    launch(problem, (dz, x, *parameters, None, None, None, dw, db if bias is not None else None, dscale))
+    return dw, db, dscale
 
 
 def _answer(x: Tensor, ours: Callable[[], Any], torchs: Callable[[], Any]) -> Any:
@@ -173,20 +201,31 @@ def _(dy, x, dtype, bias):
     return dy.new_empty((dy.shape[-1], x.shape[-1]), dtype=dtype), dy.new_empty(dy.shape[-1] if bias else 0, dtype=dtype)
 
 
-for _op in (linear_input_grad, linear_act_input_grad, linear_weight_grad):
+@torch.library.custom_op("vitune::linear_scale_weight_grad", mutates_args=())
+def linear_scale_weight_grad(dz: Tensor, x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of weight, bias and scale, where dz is that of scale * (x weight' + bias); the second has no element without a bias."""
+    return _answer(dz, lambda: _scale_weight_grad(dz, x, weight, bias, scale), lambda: scale_weight_grad_by_torch(dz, x, weight, bias, scale))
+
+
+@linear_scale_weight_grad.register_fake
+def _(dz, x, weight, bias, scale):
+    return weight.new_empty(weight.shape), weight.new_empty(0 if bias is None else bias.shape), weight.new_empty(scale.shape)
+
+
+for _op in (linear_input_grad, linear_act_input_grad, linear_weight_grad, linear_scale_weight_grad):
     _op.register_autograd(_refuse)
 
 
 # --- those of the forward pass
 
 @torch.library.custom_op("vitune::linear_train", mutates_args=())
-def linear_train(x: Tensor, weight: Tensor, w16: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """x W' + bias. weight: the parameter; w16: the same in x's type, of which no gradient is wanted."""
-    return _answer(x, lambda: linear_ops.run(x, w16, bias, None, None, None, False, None)[0], lambda: linear_by_torch(x, w16, bias))
+def linear_train(x: Tensor, weight: Tensor, w16: Tensor, bias: Optional[Tensor], scale: Optional[Tensor] = None) -> Tensor:
+    """scale * (x W' + bias). weight: the parameter; w16: the same in x's type, of which no gradient is wanted; scale: LayerScale's."""
+    return _answer(x, lambda: linear_ops.run(x, w16, bias, scale, None, None, False, None)[0], lambda: linear_by_torch(x, w16, bias, scale))
 
 
 @linear_train.register_fake
-def _(x, weight, w16, bias):
+def _(x, weight, w16, bias, scale=None):
     return x.new_empty((*x.shape[:-1], w16.shape[0]))
 
 
@@ -210,33 +249,58 @@ def _(x, weight, w16, bias, activation):
 
 
 @torch.library.custom_op("vitune::act_linear_train", mutates_args=())
-def act_linear_train(pre: Tensor, x: Tensor, weight: Tensor, w16: Tensor, bias: Optional[Tensor], activation: str) -> Tensor:
+def act_linear_train(pre: Tensor, x: Tensor, weight: Tensor, w16: Tensor, bias: Optional[Tensor], activation: str,
+                     scale: Optional[Tensor] = None) -> Tensor:
     """As linear_train. x: the activation of pre, which has the gradient of both."""
-    return _answer(x, lambda: linear_ops.run(x, w16, bias, None, None, None, False, None)[0], lambda: linear_by_torch(x, w16, bias))
+    return _answer(x, lambda: linear_ops.run(x, w16, bias, scale, None, None, False, None)[0], lambda: linear_by_torch(x, w16, bias, scale))
 
 
 @act_linear_train.register_fake
-def _(pre, x, weight, w16, bias, activation):
+def _(pre, x, weight, w16, bias, activation, scale=None):
     return x.new_empty((*x.shape[:-1], w16.shape[0]))
 
 
 # --- their gradients
 
-def _kept(ctx: Any, weight_at: int, x: Tensor, weight: Tensor, w16: Tensor, bias: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
-    """What a layer keeps for its backward pass. weight_at: the place of its weight among the operator's arguments."""
+class Kept(NamedTuple):
+    """What a layer keeps for its backward pass."""
+
+    x: Optional[Tensor]
+    w16: Optional[Tensor]
+    weight: Optional[Tensor] = None  # with a scale, as all below, and without w16
+    bias: Optional[Tensor] = None
+    scale: Optional[Tensor] = None
+
+    def matrix(self, dy: Tensor) -> Tensor:
+        """By which dy is multiplied for the gradient of x."""
+        return self.w16 if self.scale is None else (self.weight * self.scale.unsqueeze(1)).to(dy.dtype)
+
+
+def _kept(ctx: Any, weight_at: int, x: Tensor, weight: Tensor, w16: Tensor, bias: Optional[Tensor], scale: Optional[Tensor] = None) -> Kept:
+    """weight_at: the place of the layer's weight among the operator's arguments."""
     ctx.set_materialize_grads(False)
     ctx.weight_at, ctx.weight_dtype, ctx.bias_dtype = weight_at, weight.dtype, None if bias is None else bias.dtype
-    return x if ctx.needs_input_grad[weight_at] else None, w16 if ctx.needs_input_grad[0] else None
+    if scale is not None:
+        return Kept(x, None, weight, bias, scale)
+    return Kept(x if ctx.needs_input_grad[weight_at] else None, w16 if ctx.needs_input_grad[0] else None)
 
 
-def _parameter_grads(ctx: Any, dy: Tensor, x: Optional[Tensor]) -> tuple[Optional[Tensor], None, Optional[Tensor]]:
+def _parameter_grads(ctx: Any, dy: Tensor, kept: Kept) -> tuple[Optional[Tensor], None, Optional[Tensor]]:
     """Of weight, w16 and bias."""
     weight, bias = ctx.needs_input_grad[ctx.weight_at], ctx.bias_dtype is not None and ctx.needs_input_grad[ctx.weight_at + 2]
     if not weight:
         return None, None, _matrix(dy).sum(0, dtype=_wide(dy.dtype)).to(ctx.bias_dtype) if bias else None
     dtype = torch.promote_types(ctx.weight_dtype, ctx.bias_dtype) if bias else ctx.weight_dtype
-    dw, db = linear_weight_grad(dy, x, dtype, bias)
+    dw, db = linear_weight_grad(dy, kept.x, dtype, bias)
     return dw.to(ctx.weight_dtype), None, db.to(ctx.bias_dtype) if bias else None
+
+
+def _grads(ctx: Any, dy: Tensor, kept: Kept) -> tuple[tuple[Optional[Tensor], ...], Optional[Tensor]]:
+    """Of weight, w16 and bias, and of the scale."""
+    if kept.scale is None:
+        return _parameter_grads(ctx, dy, kept), None
+    dw, db, dscale = linear_scale_weight_grad(dy, kept.x, kept.weight, kept.bias, kept.scale)
+    return (dw, None, None if kept.bias is None else db), dscale
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -245,9 +309,10 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _linear_grads(ctx: Any, dy: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
     if dy is None:
-        return (None,) * 4
-    x, w16 = ctx.saved_tensors
-    return linear_input_grad(dy, w16) if ctx.needs_input_grad[0] else None, *_parameter_grads(ctx, dy, x)
+        return (None,) * 5
+    kept = Kept(*ctx.saved_tensors)
+    of_layer, dscale = _grads(ctx, dy, kept)
+    return linear_input_grad(dy, kept.matrix(dy)) if ctx.needs_input_grad[0] else None, *of_layer, dscale
 
 
 def _keep_act(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -262,25 +327,28 @@ def _linear_act_grads(ctx: Any, dpre: Optional[Tensor], dout: Optional[Tensor]) 
         dpre = of_out if dpre is None else dpre + of_out
     if dpre is None:
         return (None,) * 5
-    x, w16 = kept
-    return linear_input_grad(dpre, w16) if ctx.needs_input_grad[0] else None, *_parameter_grads(ctx, dpre, x), None
+    kept = Kept(*kept)
+    return linear_input_grad(dpre, kept.w16) if ctx.needs_input_grad[0] else None, *_parameter_grads(ctx, dpre, kept), None
 
 
 def _keep_of_act(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    pre, *layer, ctx.activation = inputs
-    ctx.save_for_backward(*_kept(ctx, 2, *layer), pre if ctx.needs_input_grad[0] else None)
+    pre, *layer, ctx.activation, scale = inputs
+    ctx.save_for_backward(*_kept(ctx, 2, *layer, scale), pre if ctx.needs_input_grad[0] else None)
 
 
 def _act_linear_grads(ctx: Any, dy: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
     if dy is None:
-        return (None,) * 6
-    x, w16, pre = ctx.saved_tensors
-    dpre = linear_act_input_grad(dy, w16, pre, ctx.activation) if ctx.needs_input_grad[0] else None
-    return dpre, None, *_parameter_grads(ctx, dy, x), None
+        return (None,) * 7
+    *kept, pre = ctx.saved_tensors
+    kept = Kept(*kept)
+    dpre = linear_act_input_grad(dy, kept.matrix(dy), pre, ctx.activation) if ctx.needs_input_grad[0] else None
+    of_layer, dscale = _grads(ctx, dy, kept)
+    return dpre, None, *of_layer, None, dscale
 
 
 linear_train.register_autograd(_linear_grads, setup_context=_keep)
 linear_act_train.register_autograd(_linear_act_grads, setup_context=_keep_act)
 act_linear_train.register_autograd(_act_linear_grads, setup_context=_keep_of_act)
 
-flops.know("linear_train", "linear_act_train", "act_linear_train", "linear_input_grad", "linear_act_input_grad", "linear_weight_grad")
+flops.know("linear_train", "linear_act_train", "act_linear_train", "linear_input_grad", "linear_act_input_grad", "linear_weight_grad",
+           "linear_scale_weight_grad")

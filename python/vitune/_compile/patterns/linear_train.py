@@ -1,6 +1,7 @@
 # python/vitune/_compile/patterns/linear_train.py -- The patterns of linear layers that train: alone, with an activation, two with one between.
 # SPDX-License-Identifier: Apache-2.0
-"""What the backward pass computes is part of a place: of its products libvitune is asked too, and all is in the race. The graph may be
+"""A LayerScale behind the last layer belongs to it: its gradient comes of the weight's, and nothing keeps or reads the rows that it multiplies.
+What the backward pass computes is part of a place: of its products libvitune is asked too, and all is in the race. The graph may be
 a part that is computed again in the backward pass (checkpointing): the operators change nothing, so they may be.
 """
 from __future__ import annotations
@@ -84,11 +85,11 @@ class Layer(NamedTuple):
     def _cast(self, node: fx.Node, tensor: Any) -> Any:
         return tensor if value_of(node).dtype == self.dtype else tensor.to(self.dtype)
 
-    def forward_text(self, activation: Optional[str] = None) -> str:
+    def forward_text(self, activation: Optional[str] = None, scale: Optional[fx.Node] = None) -> str:
         x, (_, w16, bias) = self.x_as(as_compiled), self.parameters(as_compiled)
-        return linear_ops.text_of(x, w16, bias, activation=activation, return_preactivation=activation is not None)
+        return linear_ops.text_of(x, w16, bias, as_compiled(scale), activation=activation, return_preactivation=activation is not None)
 
-    def backward_texts(self, after: Optional[str] = None) -> Iterator[str]:
+    def backward_texts(self, after: Optional[str] = None, is_scaled: bool = False) -> Iterator[str]:
         """after: the activation that x is the result of, whose argument lies as x does."""
         x, (_, w16, _) = self.x_as(as_compiled), self.parameters(as_compiled)
         dy = as_compiled(self.node) if self.rows is same else x.new_empty((*x.shape[:-1], len(w16)))
@@ -99,7 +100,7 @@ class Layer(NamedTuple):
         if wants_gradient(value_of(self.weight)):
             bias = self.bias is not None and wants_gradient(value_of(self.bias))
             dtype = value_of(self.weight).dtype
-            yield training_ops.weight_grad_text(dy, x, torch.promote_types(dtype, value_of(self.bias).dtype) if bias else dtype, bias)
+            yield training_ops.weight_grad_text(dy, x, torch.promote_types(dtype, value_of(self.bias).dtype) if bias else dtype, bias, is_scaled)
 
 
 class Place(NamedTuple):
@@ -110,6 +111,12 @@ class Place(NamedTuple):
     nodes: tuple[fx.Node, ...]  # in the order of the graph; the last one is replaced
     activation: Optional[str] = None
     second: Optional[Layer] = None
+    scale: Optional[fx.Node] = None  # LayerScale's, behind the last layer
+
+    @property
+    def narrowed(self) -> Optional[torch.dtype]:
+        """The layers' type, where the last node is wider: autocast multiplies by a LayerScale in fp32."""
+        return None if value_of(self.nodes[-1]).dtype == self.first.dtype else self.first.dtype
 
     @property
     def layers(self) -> list[Layer]:
@@ -117,8 +124,8 @@ class Place(NamedTuple):
 
     @property
     def operands(self) -> list[fx.Node]:
-        given = [*self.first.operands, *(self.second.operands[1:] if self.second is not None else [])]
-        return list(dict.fromkeys(given))
+        given = [*self.first.operands, *(self.second.operands[1:] if self.second is not None else []), self.scale]
+        return list(dict.fromkeys(node for node in given if node is not None))
 
     def build(self, graph: fx.Graph, of: Callable[[fx.Node], fx.Node], given: Sequence[fx.Node] = ()) -> Sequence[fx.Node]:
         tracer = fx.proxy.GraphAppendingTracer(graph)
@@ -129,23 +136,35 @@ class Place(NamedTuple):
         def call(target: Any, *words: Any) -> fx.Proxy:
             return fx.Proxy(graph.call_function(target, tuple(word.node if isinstance(word, fx.Proxy) else word for word in words)), tracer)
         first = (self.first.x_as(proxy), *self.first.parameters(proxy))
+        scale = None if self.scale is None else proxy(self.scale)
         if self.activation is None:
-            return [self.first.back(call(_OPS.linear_train.default, *first)).node]
+            return [self.first.back(call(_OPS.linear_train.default, *first, scale)).node]
         both = call(_OPS.linear_act_train.default, *first, self.activation)
         pre, out = (call(operator.getitem, both, i) for i in range(2))
         if self.second is None:
             return [out.node]
-        return [call(_OPS.act_linear_train.default, pre, out, *self.second.parameters(proxy), self.activation).node]
+        return [call(_OPS.act_linear_train.default, pre, out, *self.second.parameters(proxy), self.activation, scale).node]
+
+    def put(self, graph: fx.Graph) -> Sequence[fx.Node]:
+        made = self.build(graph, lambda node: node)
+        if self.narrowed is None:
+            return made
+        value = value_of(self.nodes[-1])
+        made[0].meta["example_value"] = torch.empty_like(value, dtype=self.narrowed).requires_grad_(value.requires_grad)
+        return [graph.call_method("to", (made[0], value.dtype))]
 
     def texts(self) -> list[str]:
         """Of all its calls, forward and backward."""
-        second = self.second
-        forward = [self.first.forward_text(self.activation), *([] if second is None else [second.forward_text()])]
-        return [*forward, *(() if second is None else second.backward_texts(self.activation)), *self.first.backward_texts()]
+        second, is_scaled = self.second, self.scale is not None
+        if second is None:
+            return [self.first.forward_text(self.activation, self.scale), *self.first.backward_texts(is_scaled=is_scaled)]
+        forward = [self.first.forward_text(self.activation), second.forward_text(scale=self.scale)]
+        return [*forward, *second.backward_texts(self.activation, is_scaled), *self.first.backward_texts()]
 
     def match(self) -> Match:
         dtype = self.first.dtype
-        region = subgraph.Subgraph(self.nodes, [self.nodes[-1]], [], [], dtype if any(layer.is_cast for layer in self.layers) else None)
+        region = subgraph.Subgraph(self.nodes, [self.nodes[-1]], [], [], dtype if any(layer.is_cast for layer in self.layers) else None,
+                                   self.narrowed)
         device, wants = value_of(self.first.x).device, [wants_gradient(value_of(node)) for node in self.operands]
 
         types = [value_of(node).dtype for node in self.operands]
@@ -158,9 +177,8 @@ class Place(NamedTuple):
             return subgraph.raced_in_training(region, self.operands, self.build)
         on_gpu = attention_ops.is_on_gpu(value_of(self.first.x))
         asked = [*map(asks, once(self.texts, Place, self))] if on_gpu else []
-        return Match(self.call, [self.nodes[-1]], self.nodes[-1], lambda graph: self.build(graph, lambda node: node),
-                     asked[0] if asked else None, self.nodes[:-1], race, surroundings=f"gradients of {wants}, {types}, {shapes}", ask_further=asked[1:],
-                     unserved="" if on_gpu else f"device {device.type}")
+        return Match(self.call, [self.nodes[-1]], self.nodes[-1], self.put, asked[0] if asked else None, self.nodes[:-1], race,
+                     surroundings=f"gradients of {wants}, {types}, {shapes}", ask_further=asked[1:], unserved="" if on_gpu else f"device {device.type}")
 
 
 def _second(first: Layer, steps: tuple[fx.Node, ...]) -> Optional[tuple[tuple[fx.Node, ...], Layer]]:
@@ -173,6 +191,24 @@ def _second(first: Layer, steps: tuple[fx.Node, ...]) -> Optional[tuple[tuple[fx
     if layer.x is not at or layer.dtype != value_of(at).dtype or layer.dtype != first.dtype or layer.why_not():
         return None
     return (*steps, *quiet, user), layer
+
+
+def _scale(layer: Layer, steps: tuple[fx.Node, ...]) -> Optional[tuple[tuple[fx.Node, ...], fx.Node]]:
+    """The LayerScale that alone takes what a layer gave, and the nodes up to its product. Not in fp16, of which weight times scale, by which
+    gradients are multiplied, may be too small."""
+    at, quiet = after_quiet(steps[-1])
+    product = only_user(at)
+    if layer.dtype == torch.float16 or not is_op(product, "mul"):
+        return None
+    found = arguments_of(product)
+    scale = found["other"] if found["input"] is at else found["input"]
+    parameters = [layer.weight, scale, *([] if layer.bias is None else [layer.bias])]
+    values = [*map(value_of, parameters)]
+    if not isinstance(scale, fx.Node) or not all(isinstance(value, Tensor) and wants_gradient(value) for value in values):
+        return None
+    alike = {value.dtype for value in values} == {values[0].dtype} and tuple(values[1].shape) == (values[0].shape[0],)
+    dtypes = {layer.dtype, torch.promote_types(layer.dtype, values[0].dtype)}
+    return ((*steps, *quiet, product), scale) if alike and not foreign(values[1]) and value_of(product).dtype in dtypes else None
 
 
 class LinearTrain(FusionPattern):
@@ -204,9 +240,17 @@ def _largest_first(layer: Layer) -> Iterator[Place]:
     if end is not None and value_of(end.last).dtype == layer.dtype:
         two = _second(layer, end.steps)
         if two is not None:
-            yield Place(f"linear, {end.activation} and linear in training", layer, two[0], end.activation, two[1])
+            yield from _scaled_first(Place(f"linear, {end.activation} and linear", layer, two[0], end.activation, two[1]))
         yield Place(f"linear and {end.activation} in training", layer, end.steps, end.activation)
-    yield Place("linear in training", layer, (layer.node,))
+    yield from _scaled_first(Place("linear", layer, (layer.node,)))
+
+
+def _scaled_first(place: Place) -> Iterator[Place]:
+    """With the LayerScale behind it, where there is one, then without."""
+    scaled = _scale(place.layers[-1], place.nodes)
+    if scaled is not None:
+        yield place._replace(call=f"{place.call} with LayerScale in training", nodes=scaled[0], scale=scaled[1])
+    yield place._replace(call=f"{place.call} in training")
 
 
 linear_train = LinearTrain()

@@ -22,7 +22,7 @@ from ..graph.distinct import once
 from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, is_transformed, outside, selected, untried, value_of,
                            wants_gradient)
 from ..graph.mutations import is_changed_between, is_written_after, storages_of
-from ..graph.tree import arguments_of, is_op, is_quiet, operation_of
+from ..graph.tree import arguments_of, is_cast, is_op, is_quiet, only_user, operation_of
 from .norm import NORM, NORMS, epsilon
 
 _OPS = torch.ops.vitune
@@ -41,6 +41,7 @@ class Sum(NamedTuple):
     factor: Optional[fx.Node]  # of each of x's samples
     steps: tuple[fx.Node, ...]  # from x up to the sum
     before: tuple[fx.Node, ...]  # products that x is the last of, in the race alone
+    views: tuple[fx.Node, ...] = ()  # of the sum, up to what is normalised
 
     def of_other_types(self) -> bool:
         return self.factor is not None or value_of(self.x).dtype != value_of(self.node).dtype
@@ -69,7 +70,7 @@ class Place(NamedTuple):
     @property
     def nodes(self) -> list[fx.Node]:
         """In the order of the graph."""
-        return [*(self.sum.steps if self.sum is not None else ()), *([self.x] if self.sum is not None else []), self.node]
+        return [*((*self.sum.steps, self.sum.node, *self.sum.views) if self.sum is not None else ()), self.node]
 
     @property
     def operands(self) -> list[fx.Node]:
@@ -111,9 +112,20 @@ class Place(NamedTuple):
         if self.sum is None:
             results = graph.call_function(_OPS.norm_train.default, (of(self.x), *words))
             return [graph.call_function(operator.getitem, (results, 0))]
-        factor = None if self.sum.factor is None else graph.call_method("to", (of(self.sum.factor), torch.float32))
-        results = graph.call_function(_OPS.sum_norm_train.default, (of(self.sum.x), of(self.sum.residual), factor, *words))
+        summands, factor = [of(self.sum.x), of(self.sum.residual)], None
+        if self.sum.views:
+            summands = [graph.call_method("reshape", (each, tuple(value_of(self.x).shape))) for each in summands]
+        if self.sum.factor is not None:
+            factor = graph.call_method("to", (of(self.sum.factor), torch.float32))
+            if self.sum.views:
+                factor = graph.call_method("reshape", (factor, self._factor_shape))
+        results = graph.call_function(_OPS.sum_norm_train.default, (*summands, factor, *words))
         return [graph.call_function(operator.getitem, (results, i)) for i in (1, 0)[:1 + self.returns_sum]]
+
+    @property
+    def _factor_shape(self) -> tuple[int, ...]:
+        shape = value_of(self.x).shape
+        return (shape[0], *(1 for _ in shape[1:]))
 
     def put(self, graph: fx.Graph) -> list[fx.Node]:
         made = self.build(graph, lambda node: node)
@@ -131,7 +143,7 @@ class Place(NamedTuple):
         factor = second = None
         if self.sum is not None and self.sum.of_other_types() and wants_gradient(value_of(self.sum.x)):
             second = value_of(self.sum.x).dtype
-            factor = None if self.sum.factor is None else as_compiled(self.sum.factor)
+            factor = None if self.sum.factor is None else as_compiled(self.sum.factor).reshape(self._factor_shape)
         parameter = self.weight if self.weight is not None else self.bias
         wants = [node is not None and wants_gradient(value_of(node)) for node in (self.weight, self.bias)]
         dtype = x.dtype if parameter is None else value_of(parameter).dtype
@@ -218,22 +230,47 @@ def _narrowed(node: fx.Node) -> Optional[torch.dtype]:
     return dtype if dtype in _SIXTEEN_BITS and dtype != value_of(node).dtype else None
 
 
-def _sum(node: fx.Node, total: Any) -> Optional[Sum]:
-    """That which is normalised, if it is one of two tensors alike and nothing uses it before the norm does."""
+def _sum(node: fx.Node, x: Any) -> Optional[Sum]:
+    """That which is normalised, if it is one of two tensors alike, or a view of one with the same rows, and nothing uses it before the norm."""
+    views, total = _views(x)
     if not is_op(total, "add") or total.graph is not node.graph:
         return None
     found = arguments_of(total)
     summands = [found["other"], found["input"]]
     if found["alpha"] != 1 or summands[0] is summands[1] or not all(_is_like(each, total) for each in summands):
         return None
-    at = total.next
+    at = x.next
     while at is not node:
-        if at in total.users:
+        if at in x.users:
             return None
         at = at.next
-    ways = [way for x, residual in (summands, summands[::-1]) for way in _ways(total, x, residual)]
+    ways = [way for each, residual in (summands, summands[::-1]) for way in _ways(total, each, residual)]
+    if value_of(total).shape[0] != value_of(x).shape[0]:
+        ways = [way for way in ways if way.factor is None]
     ways.sort(key=lambda way: (way.factor is None, not way.of_other_types()))  # the first of those alike
-    return next((way for way in ways if not is_changed_between((*way.steps, total)[0], node, (*way.steps, total, node))), None)
+    found = next((way for way in ways if not _is_changed((*way.steps, total, *views, node))), None)
+    return None if found is None else found._replace(views=views)
+
+
+def _is_changed(nodes: Sequence[fx.Node]) -> bool:
+    """Whether what they read is written in between; of casts _narrow() knows."""
+    steps = [node for node in nodes if not is_cast(node)]
+    return is_changed_between(steps[0], steps[-1], steps)
+
+
+def _views(x: Any) -> tuple[tuple[fx.Node, ...], Any]:
+    """Views of other extents and the same rows, and what the first is of, which nothing else uses."""
+    views: list[fx.Node] = []
+    at = x
+    while is_op(at, "reshape", "view", "flatten", "unflatten") and isinstance(value_of(at), Tensor):
+        of = arguments_of(at)["input"]
+        extents = [*getattr(value_of(of), "shape", ()), *value_of(at).shape]
+        if not extents or not all(isinstance(extent, int) for extent in extents) or not value_of(of).is_contiguous() or only_user(of) is not at \
+                or value_of(of).shape[-1] != value_of(at).shape[-1]:
+            break
+        views.insert(0, at)
+        at = of
+    return tuple(views), at
 
 
 def _is_like(node: Any, total: fx.Node) -> bool:
@@ -248,8 +285,21 @@ def _ways(total: fx.Node, x: fx.Node, residual: fx.Node) -> Iterator[Sum]:
     dropped = _drop_path(x)
     if dropped is not None and torch.promote_types(value_of(dropped[0]).dtype, dtype) == dtype and not _scales(dropped[0]):
         of, factor, steps = dropped
-        yield Sum(total, of, residual, factor, steps, ())
-    yield Sum(total, x, residual, None, (), _scales(x))
+        of, casts = _narrow(of)
+        yield Sum(total, of, residual, factor, (*casts, *steps), ())
+    of, casts = _narrow(x)
+    yield Sum(total, of, residual, None, casts, _scales(x))
+
+
+def _narrow(x: fx.Node) -> tuple[fx.Node, tuple[fx.Node, ...]]:
+    """What an fp32 tensor is a cast of, if that has 16 bits, and the cast: the sum takes it as it is, and has its gradient in its type."""
+    if is_cast(x) and value_of(x).dtype == torch.float32:
+        of = arguments_of(x)["input"]
+        narrow = value_of(of)
+        if isinstance(narrow, Tensor) and narrow.dtype in _SIXTEEN_BITS and narrow.device == value_of(x).device and \
+                not is_written_after(x, storages_of(x) | storages_of(of)):
+            return of, (x,)
+    return x, ()
 
 
 def _drop_path(branch: fx.Node) -> Optional[tuple[fx.Node, fx.Node, tuple[fx.Node, ...]]]:
