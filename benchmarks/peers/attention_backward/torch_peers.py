@@ -1,6 +1,7 @@
 # benchmarks/peers/attention_backward/torch_peers.py -- PyTorch's gradients of attention by backend, and FlexAttention's.
 # SPDX-License-Identifier: Apache-2.0
-"""Forward runs once, outside what is timed; a call is autograd's walk back to q, k, v and a bias."""
+"""Forward runs once for each stream, outside what is timed; a call is autograd's walk back to q, k, v and a bias, which PyTorch lets run
+on the stream of the forward pass: a capture must be of that one."""
 
 from __future__ import annotations
 
@@ -34,11 +35,20 @@ def _leaves(problem: Problem, t: Operands) -> tuple[ForwardOperands, list[torch.
     return ForwardOperands(q, k, v, mask, wide), wanted
 
 
-def _backward(out: torch.Tensor, wanted: list[torch.Tensor], dout: torch.Tensor) -> Call:
+def _stream() -> Any:
+    return torch.cuda.current_stream() if torch.cuda.is_available() else None
+
+
+def _backward(forward: Callable[[], torch.Tensor], wanted: list[torch.Tensor], dout: torch.Tensor) -> Call:
     """Raises Refused where a gradient does not come."""
+    outs: dict[Any, torch.Tensor] = {}
 
     def run() -> Any:
-        return torch.autograd.grad(out, wanted, dout, retain_graph=True)
+        stream = _stream()
+        if stream not in outs:
+            with torch.enable_grad():  # sessions measure without
+                outs[stream] = forward()
+        return torch.autograd.grad(outs[stream], wanted, dout, retain_graph=True)
 
     try:
         run()
@@ -57,20 +67,18 @@ class Sdpa:
         self._forward = forward_peers.Sdpa(name, backend)
         self._backend = backend
 
-    @torch.enable_grad()  # sessions measure without
     def prepare(self, problem: Problem, operands: Operands) -> Call:
-        """Runs forward. Raises Refused with PyTorch's words."""
+        """Runs both passes. Raises Refused with PyTorch's words."""
         t, wanted = _leaves(problem, operands)
         forward = self._forward.make(problem.forward, t)
         with warnings.catch_warnings(record=True) as found, forward.within():
             warnings.simplefilter("always")
             try:
-                out = forward.run()
+                call = _backward(forward.run, wanted, operands.dout)
             except RuntimeError as error:
                 if not is_refusal(error):
                     raise
                 raise Refused(forward_peers.reason(found) or str(error)) from None
-        call = _backward(out, wanted, operands.dout)
         return dataclasses.replace(call, within=lambda: sdpa_kernel([self._backend]))
 
 
@@ -79,7 +87,6 @@ class Flex:
 
     name = "flex"
 
-    @torch.enable_grad()
     def prepare(self, problem: Problem, operands: Operands) -> Call:
         """Compiles both passes. The compiler's own refusals (NotImplementedError) become Refused."""
         from torch.nn.attention.flex_attention import flex_attention
@@ -91,7 +98,7 @@ class Flex:
         torch._dynamo.reset()  # else the tenth problem is one recompilation too many
         compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False, fullgraph=True)
         try:
-            return _backward(compiled(t.q, t.k, t.v, **keywords), wanted, operands.dout)
+            return _backward(lambda: compiled(t.q, t.k, t.v, **keywords), wanted, operands.dout)
         except Exception as error:
             if "NYI" in str(error) or "NotImplementedError" in str(error):
                 raise Refused(f"FlexAttention: {str(error).splitlines()[0]}") from None

@@ -99,7 +99,7 @@ class DeviceTimer:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         # Compilers' threads may talk to CUDA meanwhile: only this thread's mistakes count.
-        with call.within(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with call.within(), torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
             for _ in range(repeats):
                 call.run()
         torch.cuda.synchronize()

@@ -36,16 +36,25 @@ class Cuda:
                 outer.trace.append(f"replay {self.calls}")
 
         @contextlib.contextmanager
-        def graph(made, capture_error_mode):
+        def graph(made, stream, capture_error_mode):
+            self.captured_on = stream
             before = len(outer.trace)
             yield
             made.calls = len(outer.trace) - before
             del outer.trace[before:]
 
         self.Event, self.CUDAGraph, self.graph = Event, Graph, graph
-        stream = types.SimpleNamespace(wait_stream=lambda other: None)
-        self.Stream = self.current_stream = lambda: stream
-        self.stream = lambda _: contextlib.nullcontext()
+        streams = [types.SimpleNamespace(wait_stream=lambda other: None)]
+        self.current_stream = lambda: streams[-1]
+        self.Stream = lambda: types.SimpleNamespace(wait_stream=lambda other: None)
+
+        @contextlib.contextmanager
+        def stream(entered):
+            streams.append(entered)
+            yield
+            streams.pop()
+
+        self.stream = stream
         self._sleep = lambda cycles: self.trace.append(f"hold {cycles / 2e9:.4f}")
         self.synchronize = lambda: self.trace.append("wait")
         self.empty_cache = lambda: None
@@ -116,6 +125,13 @@ class TimerTest(unittest.TestCase):
             self.assertEqual(
                 self.cuda.trace[2:], [*untimed, "event", f"replay {repeats}", "event", "wait"]
             )
+
+    def test_a_capture_is_of_the_stream_that_the_call_ran_on_before(self):
+        """Autograd's backward pass runs where its forward pass did."""
+        streams = []
+        self.timer.capture("a", Call(lambda: streams.append(self.cuda.current_stream())), 5000.0)
+        self.assertIs(streams[0], self.cuda.captured_on)
+        self.assertIsNot(streams[0], self.cuda.current_stream())
 
     def test_a_call_that_fails_is_named(self):
         def fail():
