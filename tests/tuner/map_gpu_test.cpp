@@ -119,7 +119,7 @@ TEST_F(MapGpuTest, ConfigsOfEveryKindMatchTheReference) {
 
 TEST_F(MapGpuTest, RandomMapsMatchTheReference) {
   testing_support::RandomMap maps(20261128);
-  const int count = is_emulated() ? 24 : 300;
+  const int count = is_emulated() ? 12 : 300;
   for (int round = 0; round < count; ++round) {
     const ProblemPtr problem = maps.problem();
     Verifier verifier = verifier_of(problem);
