@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A selection of rows (x[:, 0]) commutes with everything that is computed row by row. So it is pushed back from users to inputs, as far as
 the place where tokens mix: queries of attention are rows too, keys and values are all read. Where all users of a value read few of its
-rows, these alone are computed."""
+rows, these alone are computed.
+
+Where a gradient is wanted that of the other rows is zero, so that gradients are the same sums without these zeros. Attention is computed whole
+there: the gradients of its queries, keys and values are those of one tensor."""
 from __future__ import annotations
 
 import operator
@@ -16,7 +19,7 @@ from ..._runtime.errors import Unsupported
 from .layouts import Layouts
 from .match import module_of, value_of, wants_gradient
 from .mutations import storages_of, storages_written_by
-from .rows import FEW, SELECTIONS, Reads, Rows, index_of, operands_of, reads_of, size_of
+from .rows import FEW, SELECTIONS, Reads, Rows, index_of, is_move, operands_of, reads_nothing, reads_of, size_of
 from .tree import arguments_of, is_op, is_quiet, operation_of, put_argument
 
 
@@ -39,6 +42,7 @@ class Left(NamedTuple):
 
 #: For what the graph is changed: a norm alone would not pay for other problems of the layers behind it.
 _WORTH = ("linear", "attention", "matmul")
+_MIXES = ("attention", "matmul", "softmax")  #: rows, of which a gradient is that of all
 _WORK = (*_WORTH, "layer_norm", "rms_norm")  #: that is said: the rest is fused with its readers by Inductor
 
 
@@ -74,10 +78,10 @@ def _plan(graph: fx.Graph) -> _Plan:
     fixed = set().union(*map(storages_written_by, graph.nodes), *map(storages_of, graph.find_nodes(op="placeholder")))
     plan, asked = _Plan({}, {}, {}), {}
     for node in reversed(graph.nodes):
-        if node not in asked and _gives_a_result_alone(node):
-            continue  # nobody reads it
+        if node not in asked and _gives_a_result_alone(node) or reads_nothing(node):
+            continue  # nobody reads it, or it reads nobody
         rows = _all_of(asked.get(node, [None]), node)
-        is_free = not wants_gradient(value_of(node)) and fixed.isdisjoint(storages_of(node))
+        is_free = not (is_op(node, *_MIXES) and wants_gradient(value_of(node))) and fixed.isdisjoint(storages_of(node))
         reads = reads_of(node, rows) if is_free and (rows is not None or operation_of(node) in SELECTIONS) else None
         if reads is not None and rows is not None:
             plan.reads[node], plan.rows[node] = reads, rows
@@ -90,6 +94,9 @@ def _plan(graph: fx.Graph) -> _Plan:
                 asked.setdefault(operand, []).append(wanted)
         for taken in set(node.all_input_nodes).difference(operands.values()):
             asked.setdefault(taken, []).append(None)
+    for node in graph.nodes:  # whole moves of what is computed whole cost nothing, and its gradient lies as without us
+        if is_move(node) and wants_gradient(value_of(node)) and plan.reads.keys().isdisjoint(node.all_input_nodes):
+            plan.reads.pop(node, None), plan.rows.pop(node, None)
     return plan
 
 
@@ -194,5 +201,6 @@ class _Edit:
             index = (*[slice(None)] * (value_of(taken).dim() + rows.dim), slice(first, first + rows.count))
             with self._graph.inserting_before(user):
                 made = self._narrowed[key] = self._graph.call_function(operator.getitem, (taken, index))
-            made.meta = {**user.meta, "example_value": value_of(taken).detach()}  # so that its memory is known to be that of all rows
+            whole = value_of(taken)  # so that its memory is known to be that of all rows
+            made.meta = {**user.meta, "example_value": whole.detach().requires_grad_(whole.requires_grad)}
         return self._narrowed[key]

@@ -33,6 +33,8 @@ Reads = dict[Union[str, int], Rows]  # by the argument's name, or its place in c
 _Rule = Callable[[fx.Node, dict[str, Any], Any], Optional[Reads]]
 FEW = 2  #: rows are few that are at most one in so many
 SELECTIONS = ("getitem", "select", "narrow")  #: operations
+_MOVES = ("reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "contiguous")
+_MAKES = frozenset(("new_empty", "new_zeros", "new_ones", "new_full"))  #: methods
 
 
 def size_of(node: fx.Node, dim: int) -> Optional[int]:
@@ -40,6 +42,16 @@ def size_of(node: fx.Node, dim: int) -> Optional[int]:
     tensor = next((leaf for leaf in tree_leaves(value_of(node)) if isinstance(leaf, Tensor)), None)
     size = tensor.shape[dim] if tensor is not None and tensor.dim() >= -dim else None
     return size if isinstance(size, int) else None
+
+
+def is_move(node: fx.Node) -> bool:
+    """Whether it gives the elements that it is given, all of them, in another order or shape."""
+    return is_op(node, *_MOVES)
+
+
+def reads_nothing(node: fx.Node) -> bool:
+    """Whether of its arguments it takes the type and the device alone: x.new_empty((2, 1, 1))."""
+    return node.op == "call_method" and node.target in _MAKES and len(node.all_input_nodes) == 1 and node.args[:1] == (node.all_input_nodes[0],)
 
 
 def operands_of(node: fx.Node) -> dict[Union[str, int], Any]:
