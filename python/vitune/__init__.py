@@ -1,6 +1,6 @@
 # python/vitune/__init__.py -- The package's face: attention on PyTorch's tensors, tuning, and the low-level Context.
 # SPDX-License-Identifier: Apache-2.0
-"""vitune: the fastest fused attention kernel for each problem of a vision transformer.
+"""vitune: the fastest kernel for each attention, norm and linear layer of a vision transformer.
 
 Importing needs neither a GPU, nor PyTorch, nor the library; what is missing is an error where it is used.
 """
