@@ -97,7 +97,7 @@ def region(result: dict[str, Any], training: dict[str, Any]) -> str:
     return "\n".join([
         *lines, "", "How many times as fast vitune is as PyTorch's best way. *host*: the pass waits for Python, not for the GPU. –: no figure yet."
         + (f" Training steps that are slower with vitune: {'; '.join(slower)}." if slower else ""),
-        f"bf16, {result['device']['name']}, torch {versions['torch'].split('+')[0]}, {result['date'][:10]}" + (f"; training {training['date'][:10]}." if steps else ".")])
+        f"bf16, {result['device']['name']}, torch {versions['torch'].split('+')[0]}, {result['date'][:10]}" + (f"; training {training['date'][:10]}{', after tuning' if 'winners' in training['method'] else ''}." if steps else ".")])
 
 
 def graphs(result: dict[str, Any]) -> str:
@@ -120,7 +120,7 @@ REGIONS = {"README.md": ("models", region), "docs/is_it_for_me.md": ("graphs", l
 def read(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Both documents of a folder; the second one is empty where training was not measured. Raises BadDocument."""
     result, steps = document.read(folder / "models.json"), folder / "train_models.json"
-    return result, training_document.read(steps) if steps.exists() else {"rows": [], "date": NONE}
+    return result, training_document.read(steps) if steps.exists() else {"rows": [], "date": NONE, "method": {}}
 
 
 def main() -> int:

@@ -125,7 +125,7 @@ class CommittedTest(unittest.TestCase):
 
 
 class ReadmeTest(unittest.TestCase):
-    NOTHING = {"rows": [], "date": "–"}
+    NOTHING = {"rows": [], "date": "–", "method": {}}
 
     @staticmethod
     def compiled(**more):
@@ -161,10 +161,10 @@ class ReadmeTest(unittest.TestCase):
         base, small = "vit_base_patch16_224", "vit_small_patch16_224"
         steps = [self.step(base, 64, "called", 1.31), self.step(base, 64, "graph", 1.39), self.step(small, 8, "called", 0.88),
                  self.step(base, 32, "called", 1.5)]  # fmt: skip
-        text = readme.region(result(), {"rows": steps, "date": "2026-11-29T00:00:00+00:00"})
+        text = readme.region(result(), {"rows": steps, "date": "2026-11-29T00:00:00+00:00", "method": {"winners": "x"}})
         self.assertIn("| ViT-B/16 | 32 | – | – | – | 1.31×, 64 | – |", text)
         self.assertIn("Training steps that are slower with vitune: `vit_small_patch16_224` with 8 images, 0.88×.", text)
-        self.assertIn("; training 2026-11-29.", text)
+        self.assertIn("; training 2026-11-29, after tuning.", text)
 
     def test_a_model_whose_graph_is_slower_than_its_eager_pass_has_no_baseline(self):
         rows = [row("a", 1, "eager", 2.0, 2.0, 1.0), row("a", 1, "graph", 3.0, 3.0, 1.0), row("a", 8, "graph", 1.5, 1.5, 1.0)]
