@@ -40,7 +40,7 @@ _READ = """
 | graph | the replay of one CUDA graph of the whole step |
 | amp, bf16 | fp32 weights under autocast to bf16; weights in bf16 |
 | gain | the time of the best of PyTorch's ways over the best of vitune's, in brackets the 95 % interval of the median |
-| calls replaced | how many of the calls that vitune knows it serves; the others were faster by Inductor, or [have a reason](python.md#compiled-models) |
+| calls replaced | how many of the calls that vitune knows it serves; the others were faster by Inductor, or [have a reason](python.md#training-in-compiled-models) |
 
 In older measurements more was left to PyTorch: attention until 2026-11-28, attention in windows (Swin, MaxViT, Twins) until 2026-11-29.
 The [drop-in in eager mode](python.md#training-in-eager-mode) is not in these tables.
@@ -62,12 +62,12 @@ If the training loop is yours, use [`vitune.train_step`](python.md#training-step
 | FSDP2 | on each block, after `checkpoint_wrapper(block)` and before `fully_shard(block)` |
 | peft | after `get_peft_model(...)`. Merging, unmerging and loading an adapter between steps need nothing more |
 
-`"training": True` is needed because without it, and without a mode that captures CUDA graphs, vitune leaves to Inductor what needs a gradient: there Python's own time decides ([python.md](python.md#compiled-models)).
+`"training": True` is needed because without it, and without a mode that captures CUDA graphs, vitune leaves to Inductor what needs a gradient: there Python's own time decides ([python.md](python.md#training-in-compiled-models)).
 
 `benchmarks/programs/run.py PROGRAM` runs timm's pieces, both `Trainer`s and peft, with random weights and generated images, by eager mode, `torch.compile` and vitune. It fails if losses differ. This is tested on a CPU (`python/tests/test_programs.py`), and FSDP2
 with two processes (`python/tests/training_ranks.py`). What these programs gain on a GPU is not measured yet.
 
-What stays PyTorch's: attention with dropout if it has a bias or a mask or lies in windows, SwinV2's attention, linear layers and norms whose parameters have 16 bits (keep them in fp32, under autocast), LayerScale and drop path except in the places that [python.md](python.md#compiled-models) lists, and the optimizer.
+What stays PyTorch's: attention with dropout if it has a bias or a mask or lies in windows, SwinV2's attention, linear layers and norms whose parameters have 16 bits (keep them in fp32, under autocast), LayerScale and drop path except in the places that [python.md](python.md#training-in-compiled-models) lists, and the optimizer.
 What `train_step` refuses, and what to do instead, is in the table of [training steps](python.md#training-steps).
 """
 _NONE = "\nNothing is measured yet: `make train-models` measures it on a GPU.\n"
