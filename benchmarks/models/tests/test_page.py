@@ -38,7 +38,7 @@ class PageTest(unittest.TestCase):
         self.assertIn("| 4 / 4 / 4 | 1.00 [0.99, 1.01] | 9 / 9 / 3 | 3.00 [2.99, 3.01] *broken* |", text)
         self.assertIn("| 1.2 / 1.2 / 1.2 | 1.00 [0.99, 1.01] *broken* |", text)  # the model's capture, whatever the batch
         self.assertIn("- graph: 1.000 (geometric mean of 1 rows); in no mean, PyTorch's graph being slower than its eager pass: `m`;", text)
-        self.assertIn("*broken*: a graph replays", text)
+        self.assertIn("*broken*: a graph only replays", text)
 
     def test_rows_that_the_host_bounds_have_a_mean_of_their_own(self):
         rows = [
