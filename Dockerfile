@@ -11,8 +11,8 @@ RUN make archive && mkdir /out && tar --extract --gzip --file build/archives/*.t
 FROM nvidia/cuda:13.0.1-base-ubuntu24.04
 RUN apt-get update && apt-get install --yes --no-install-recommends cuda-nvrtc-13-0 && rm -rf /var/lib/apt/lists/*
 COPY --from=build /out /usr/local
-RUN useradd --create-home vitune
-USER vitune
+RUN useradd --uid 10001 --create-home vitune
+USER 10001
 WORKDIR /home/vitune
 ENTRYPOINT ["vitune"]
 CMD ["doctor"]

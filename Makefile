@@ -146,9 +146,10 @@ models-test:          ## test that program without a GPU; PYTHON=... one with to
 	@$(PYTHON) -m unittest discover -s benchmarks/models/tests -t benchmarks
 
 models-page:          ## write docs/models.md, and tables of README and docs, from models.json in benchmarks/results/h200 and h100
+	@mkdir -p build
 	@$(PYTHON) benchmarks/models/page.py benchmarks/results/h200/models.json benchmarks/results/h100/models.json > build/models.md
 	@mv build/models.md docs/models.md
-	@$(PYTHON) benchmarks/models/readme.py benchmarks/results/h200/models.json
+	@$(PYTHON) benchmarks/models/readme.py benchmarks/results/h200
 
 .PHONY: train-models train-models-test train-models-page
 train-models: $(BUILD)/build.ninja  ## measure training steps of whole models (GPU, PyTorch, timm); ARGS=--resume goes on, ARGS=--losses adds losses
@@ -160,10 +161,12 @@ train-models: $(BUILD)/build.ninja  ## measure training steps of whole models (G
 train-models-test:    ## test that program without a GPU; PYTHON=... one with torch and timm tests more
 	@$(PYTHON) -m unittest discover -s benchmarks/train_models/tests -t benchmarks
 
-train-models-page:    ## write docs/training.md from train_models.json in benchmarks/results/h200 and h100, as far as they are there
+train-models-page:    ## write docs/training.md, and README's table, from train_models.json in benchmarks/results/h200 and h100, as far as they are there
+	@mkdir -p build
 	@$(PYTHON) benchmarks/train_models/page.py $(wildcard $(addprefix benchmarks/results/,h200/train_models.json h100/train_models.json)) \
 	  > build/training.md
 	@mv build/training.md docs/training.md
+	@$(PYTHON) benchmarks/models/readme.py benchmarks/results/h200
 
 peers-test: $(BUILD)/build.ninja  ## test the peers' program without a GPU; PYTHON=... one with torch tests more
 	cmake --build $(BUILD) --target vitune_shared

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# cmake/check_docs.py -- Checks the documents: every page is in the site's list, every relative link resolves, the table of devices is true.
+# cmake/check_docs.py -- Checks the documents: every page is in the site's list, every relative link resolves, README is short, the table of devices is true.
 #
 # Usage: check_docs.py [--root DIR] [--self-test]. Prints one line per violation and exits 1 if there is any. Only
 # the standard library is used, so that it runs where mkdocs is not.
@@ -21,6 +21,10 @@ HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.M)
 FOREIGN = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)")
 # Beside docs/, these are pages of the site (cmake/docs_site.py).
 NOTES, INDEX = "lab/", "index.md"
+# README's prose: words at most, and figures (numbers with a point) in one paragraph that no program writes.
+MOST_WORDS, MOST_FIGURES = 900, 3
+GENERATED = re.compile(r"<!-- (\w+):begin.*?<!-- \1:end -->", re.S)
+FIGURE = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.]*\.)")
 AT_ROOT = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "THIRD_PARTY_NOTICES.md")
 
 
@@ -93,9 +97,31 @@ def check_nav(root, names):
     yield from (f"mkdocs.yml: '{page}' is listed twice" for page in sorted({p for p in listed if listed.count(p) > 1}))
 
 
+def prose(text):
+    """Line by line, without code, tables and the targets of links."""
+    lines = (re.sub(r"\]\([^)]*\)|<!--.*?-->", "]", line) for line in without_code(text).split("\n"))
+    return ["" if line.lstrip().startswith("|") else line for line in lines]
+
+
+def check_readme(root):
+    """A newcomer reads it in a few minutes, and figures stand in its tables."""
+    text = (root / "README.md").read_text(encoding="utf-8")
+    words = sum(len(line.split()) for line in prose(text))
+    if words > MOST_WORDS:
+        yield f"README.md: {words} words of prose, more than {MOST_WORDS}"
+    written = GENERATED.sub(lambda found: "\n" * found.group(0).count("\n"), text)
+    begin, figures = 1, 0
+    for number, line in enumerate([*prose(written), ""], 1):
+        if not line.strip() or line.startswith("- "):
+            if figures > MOST_FIGURES:
+                yield f"README.md:{begin}: {figures} figures in one paragraph, more than {MOST_FIGURES}: a table tells them better"
+            begin, figures = number if line.strip() else number + 1, 0
+        figures += len(FIGURE.findall(line))
+
+
 def check_tree(root):
     names = documents(root)
-    problems = list(check_nav(root, names))
+    problems = [*check_nav(root, names), *check_readme(root)]
     for name in names:
         problems.extend(check_links(root, name))
     problems.extend(shipped_devices.problems(root))
@@ -107,7 +133,8 @@ def self_test():
     files = {
         "mkdocs.yml": "nav:\n  - Start: README.md\n  - One: one.md\n  - More:\n      - two.md\n      - Gone: gone.md\n"
                       "      - Again: two.md\n      - Notes: lab/index.md\n",
-        "README.md": "# A start\n[one](docs/one.md#a-part-of-it) [code](core/a.cpp) [out](https://example.org/x.md)\n",
+        "README.md": "# A start\n[one](docs/one.md#a-part-of-it) [code](core/a.cpp) [out](https://example.org/x.md)\n\n| 1.1 1.2 | 1.3 1.4 |\n\n"
+                     "- from 8.0 on 1.5 and 1.6\n- and 1.7 to 1.8\n\nIt takes 1.1, 1.2, 1.3\nor 1.4 ms, by vitune 0.1.0.\n\n" + "word " * 900,
         "docs/one.md": "# One\n\n## A part of `it`\n\n`[no](link.md)`\n\n    [no](link.md)\n\n```\n[no](link.md)\n```\n",
         "docs/two.md": "[back](one.md#no-such-part)\n\n[lost](three.md)\n\n[here](#nowhere)\n",
         "docs/lab/index.md": "| [known](known.md) |\n",
@@ -121,6 +148,8 @@ def self_test():
         "mkdocs.yml: there is no 'gone.md'",
         "docs/lab/index.md: 'lab/unknown.md' is not in the table",
         "mkdocs.yml: 'two.md' is listed twice",
+        "README.md: 929 words of prose, more than 900",
+        "README.md:9: 4 figures in one paragraph, more than 3: a table tells them better",
         "docs/two.md:1: one.md has no heading for '#no-such-part'",
         "docs/two.md:3: the link 'three.md' leads to nothing",
         "docs/two.md:5: two.md has no heading for '#nowhere'",

@@ -15,6 +15,8 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SBOM = "vitune.cdx.json"
+HEADER = "include/vitune/vitune.h"
+REPEATED = {"CITATION.cff": r"^version: (\S+)$", "python/vitune/_runtime/structs.py": r"^VERSION = \((.*)\)$"}
 
 
 class Fault(Exception):
@@ -30,11 +32,12 @@ def found(file, pattern):
 
 
 def version():
-    """The one of CMakeLists.txt, which all others must be."""
-    ours = found("CMakeLists.txt", r"^project\(vitune VERSION ([0-9.]+)")
-    cited = found("CITATION.cff", r"^version: (\S+)$")
-    if cited != ours:
-        raise Fault(f"CITATION.cff says {cited}, CMakeLists.txt {ours}")
+    """That of vitune.h, which CMake and pip read there; what repeats it must say the same."""
+    ours = ".".join(found(HEADER, rf"^#define VITUNE_VERSION_{part} (\d+)$") for part in ("MAJOR", "MINOR", "PATCH"))
+    for file, pattern in REPEATED.items():
+        told = found(file, pattern).replace(", ", ".")
+        if told != ours:
+            raise Fault(f"{file} says {told}, {HEADER} {ours}")
     return ours
 
 

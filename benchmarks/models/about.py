@@ -17,6 +17,8 @@ METHOD = {
     "files": "in the rows of compiled models, the model as a file: runner, a session of vitune.export()'s file, from Python with the "
     "caller's memory; aoti, torch._inductor.aoti_compile_and_package and its loader; onnxruntime in fp16, its CUDA provider and its CUDA "
     "graph; *_graph, the same call captured in a CUDA graph; seconds until the first answer; gains: of those ways over others, as gain",
+    "mj": "of compiled models, millijoules of an image by NVML's energy counter over windows of 5 s, the ways in turn, clocks as they are; the "
+    "median of three windows",
     "kinds_us": "kernels of a pass by what their names say they do, of three passes under a profiler, microseconds",
     "floor_us": "the same kinds of operators, each reading its operands and writing its result once and multiplying at the "
     "rates of `ceilings`",

@@ -6,7 +6,7 @@ import argparse
 import pathlib
 from typing import Any
 
-from . import document, roster
+from . import document, energy, roster
 from .program import WRONG, Program
 
 __all__ = ["WRONG", "Models", "main"]
@@ -26,9 +26,13 @@ class Models(Program):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--files", default="runner,aoti,onnxruntime", metavar="LIST",
                             help="as which files a compiled model is run beside torch.compile, of runner, aoti and onnxruntime; none")
+        parser.add_argument("--energy-seconds", type=float, default=energy.SECONDS, metavar="S",
+                            help="of a window in which a compiled model's joules are counted, three for each way; 0: none")
 
     def tasks(self, arguments: argparse.Namespace) -> list[roster.Task]:
         roster.kinds_of_files(arguments.files)
+        if not 0 <= arguments.energy_seconds <= 60:
+            raise ValueError(f"--energy-seconds {arguments.energy_seconds:g}: from 0 to 60")
         return roster.tasks_of(arguments.models) if arguments.models else roster.TASKS
 
     def method(self) -> dict[str, str]:
@@ -37,10 +41,15 @@ class Models(Program):
         return about.METHOD
 
     def session(self, result: dict[str, Any], arguments: argparse.Namespace, clock: Any, ceilings: Any) -> Any:
+        import torch
+        from vitune._compile.benchmark_model import energy_counter
+
         from .session import Session, Settings
 
         files = roster.kinds_of_files(arguments.files)
-        settings = Settings(arguments.device, clock, ceilings, lambda: self.trim(arguments), files)
+        counter = energy_counter(torch.device(arguments.device)) if arguments.energy_seconds else None
+        meter = energy.Meter(counter, arguments.energy_seconds) if counter else None
+        settings = Settings(arguments.device, clock, ceilings, lambda: self.trim(arguments), files, meter)
         return Session(result, arguments.json, settings)
 
 

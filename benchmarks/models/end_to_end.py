@@ -9,13 +9,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import functools
 import os
 import pathlib
 import random
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -23,7 +21,7 @@ if __name__ == "__main__":  # this folder itself must not be on the path: a pack
     sys.path[:] = [entry for entry in sys.path if pathlib.Path(entry or ".").resolve() != HERE]
     sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "python")]
 
-from models import document  # noqa: E402
+from models import document, energy  # noqa: E402
 
 COMMAND, MODEL = "end_to_end", "vit_base_patch16_224"
 SIZES, BATCHES = (224, 384, 512), (1, 32)
@@ -35,7 +33,6 @@ METHOD = {
     "floor_us": "the sum over these operators of the longer of products and bytes at the rates of `ceilings`: the roofline",
     "joules": "per image, by NVML's energy counter over windows of passes, the ways in turn, the median of the windows",
 }
-_WINDOWS = 3  # of energy
 
 
 def numbers(name: str, text: str) -> list[int]:
@@ -44,27 +41,6 @@ def numbers(name: str, text: str) -> list[int]:
     if not all(word.isdigit() and 0 < int(word) <= 4096 for word in words):
         raise ValueError(f"{name} '{text}': whole numbers from 1 to 4096 with commas between are needed")
     return list(dict.fromkeys(int(word) for word in words))
-
-
-def joules(runs: dict[str, Callable[[], Any]], counter: Callable[[], float], synchronize: Callable[[], None], images: int,
-           seconds: float, now: Callable[[], float] = time.perf_counter) -> dict[str, float]:
-    """Of an image, by way."""
-    from peers.engine.samples import median
-
-    found: dict[str, list[float]] = {way: [] for way in runs}
-    for window in range(_WINDOWS):
-        for way in runs if window % 2 == 0 else reversed(runs):
-            runs[way]()
-            synchronize()
-            began, before, passes = now(), counter(), 0
-            while now() - began < seconds:
-                runs[way]()
-                passes += 1
-                if passes % 16 == 0:  # else the queue, and not the clock, ends the window
-                    synchronize()
-            synchronize()
-            found[way].append((counter() - before) / (passes * images))
-    return {way: median(windows) for way, windows in found.items()}
 
 
 def measured(size: int, batch: int, device: str, clock: Any, ceilings: Any, seconds: float) -> dict[str, Any]:
@@ -83,32 +59,25 @@ def measured(size: int, batch: int, device: str, clock: Any, ceilings: Any, seco
     if ceilings:
         found["floor_us"] = round(sum(watch.us.values()), 2)
     files = whole.Files(model, images, clock, (whole.RUNNER,))
-    runs: dict[str, Callable[[], Any]] = {}
+    runs: dict[str, Any] = {}
     try:
         with torch.inference_mode():
             ways = row.candidates("eager", subject, {"torch": contextlib.nullcontext}, clock)
             if "graph" in clock.modes:
                 ways["torch_graph"] = row.candidates("graph", subject, {"": contextlib.nullcontext}, clock)[""]
             ways |= files.candidates()
-            for name, way in ways.items():
-                way.prepare = functools.partial(_noted, runs, name, way.prepare)
+            runs = energy.noted(ways)
             race = row.Race(tuple(name for name in ways if name.startswith("torch")), whole.RUNNER, 6.0, random.Random(0), by_kind=False)
             found |= row.measure("whole", subject, ways, clock, race) | files.says()
             counter = energy_counter(images.device) if seconds > 0 else None
             if counter:
                 timed = {name: runs[name] for name in found["ms"]}
-                found["joules"] = joules(timed, counter, clock.synchronize, batch, seconds)
+                found["joules"] = energy.joules(timed, counter, clock.synchronize, batch, seconds)
     finally:
         runs.clear()
         files.forget()
         clock.release()
     return found
-
-
-def _noted(runs: dict[str, Callable[[], Any]], name: str, prepare: Callable[[], Any]) -> Any:
-    prepared = prepare()
-    runs[name] = prepared.run
-    return prepared
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -117,7 +86,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     add("--json", type=pathlib.Path, default=pathlib.Path("end_to_end.json"), metavar="FILE")
     add("--sizes", default=",".join(map(str, SIZES)), metavar="LIST", help="sides of the images in pixels, multiples of 16")
     add("--batches", default=",".join(map(str, BATCHES)), metavar="LIST")
-    add("--seconds", type=float, default=5.0, metavar="S", help="of a window of energy; 0: none")
+    add("--seconds", type=float, default=energy.SECONDS, metavar="S", help="of a window of energy; 0: none")
     add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: for trying it out")
     add("--library", metavar="FILE", help="libvitune.so.0; else the package finds it")
     add("--db", type=pathlib.Path, metavar="FILE", help="winners; else the user's own")

@@ -15,32 +15,33 @@ if __name__ == "__main__":  # this folder itself must not be on the path: a pack
     sys.path[:] = [entry for entry in sys.path if pathlib.Path(entry or ".").resolve() != HERE]
     sys.path.insert(0, str(HERE.parent))
 
-from models import baseline, document  # noqa: E402
+from models import baseline, document, energy  # noqa: E402
 from models.time_table import profiled, time_section  # noqa: E402
 from peers.engine.samples import geometric_mean  # noqa: E402
 
 _INTRO = """# Whole models: what a user gains
 
-The drop-in serves attention and norms, `vitune.compile` windows and linear layers too; a model has more than
-these. This page says what is left of the gain per forward pass. Written by `benchmarks/models/page.py`; do not edit.
+This page has the time of a whole forward pass, by PyTorch and with vitune. Written by `benchmarks/models/page.py`; do not edit.
+"""
+_READ = """
+## How to read the tables
 
-A row's *gain* is the time of the better of PyTorch's ways (its own choice of kernels, or cuDNN preferred)
-over that with vitune, in brackets the 95 % interval of the median. Above 1.00 vitune is faster. *eager* is
-a model as it is called from Python, the host's time included; *graph* the replay of a CUDA graph of it.
-
-Models run here as they are; those of transformers with `attn_implementation="vitune"`.
-[`vitune.compile`](python.md#compiled-models) compiles one, with what is faster by vitune and all else by Inductor;
-`vitune.report` says which calls of it are served, by which kernel, or why not.
+- *gain*: the time of the better of PyTorch's ways (its own choice of kernels, or cuDNN preferred) over that with vitune, in brackets the 95 % interval of the
+  median. Above 1.00 vitune is faster.
+- *eager*: the model as Python calls it, the host's time included. *graph*: the replay of a CUDA graph of it. In both vitune is the drop-in, which serves attention and
+  norms; models of transformers have `attn_implementation="vitune"`.
+- *compiled*: [`vitune.compile`](python.md#compiled-models), which also serves linear layers and windows, each call only where it is faster than Inductor's;
+  `vitune.report` lists the calls with their kernels or reasons.
 """
 _MARKS = {
     baseline.HOST: """
-*host*: an eager pass takes more than 1.5 times as long as its graph, of PyTorch or of vitune. The GPU waits for Python, so that
-the row says more about the host than about kernels; such rows have a mean of their own.
+- *host*: the eager pass takes more than 1.5 times as long as its graph, by PyTorch or by vitune. The GPU waits for Python, so
+  the row says more about the host than about kernels. Such rows have a mean of their own.
 """,
     baseline.BROKEN: """
-*broken*: a graph replays what was captured, so that it cannot take longer than the eager pass. Where PyTorch's does, by more than
-5 % at some batch, the captured pass computes more than the model (transformers' models make a mask in it), and
-no graph of the model is in a mean.
+- *broken*: a graph only replays what was captured, so it should not take longer than the eager pass. If PyTorch's does, by more than
+  5 % at some batch, the captured pass computes more than the model (transformers' models make a mask in it). Then
+  no graph of the model is in a mean.
 """,
 }
 _GAINS = "![The better of PyTorch's ways over vitune, for each model](figures/models.svg)"
@@ -51,7 +52,7 @@ _COMPILED = """
 `torch.compile` in three of its modes, and `vitune.compile` in the mode in which PyTorch was fastest, called from Python,
 milliseconds. The gain is over the best of the three.
 """
-_MODES = ("compile_default", "compile_reduce", "compile_max")
+_MODES = {"compile_default": "default", "compile_reduce": "reduce-overhead", "compile_max": "max-autotune"}
 _HOW = """
 ## How it was measured
 
@@ -141,7 +142,21 @@ def _compiled_table(rows: Sequence[dict[str, Any]]) -> list[str]:
         cells = [f"`{row['model']}`", str(row["batch"]), *(_ms(row, way) for way in ways), _gain(row)]
         cells += [row.get("vitune_mode", "-"), f"{replaced['replaced']} of {replaced['known']}" if replaced else "-"]
         lines.append("| " + " | ".join(cells) + " |")
-    return [*lines, "", *_means(rows), *_files_table(rows)]
+    return [*lines, "", *_means(rows), *_energy_table(rows), *_files_table(rows)]
+
+
+def _energy_table(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Joules, where any were counted."""
+    counted = [(row, energy.peer(row)) for row in rows if energy.peer(row)]
+    if not counted:
+        return []
+    lines = ["", "Millijoules of an image, vitune.compile beside the mode of torch.compile that takes the fewest.", "",
+             "| model | batch | torch.compile | its mode | vitune.compile | times fewer |", "|--|--:|--:|--|--:|--:|"]
+    for row, over in counted:
+        mj = row["mj"]
+        cells = (f"`{row['model']}`", str(row["batch"]), f"{mj[over]:.4g}", _MODES[over], f"{mj[energy.OURS]:.4g}", f"{energy.fewer(row):.2f}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, "", f"Geometric mean: {geometric_mean(energy.fewer(row) for row, _ in counted):.2f} times fewer."]
 
 
 def _gain_over(row: dict[str, Any], way: str, peers: Sequence[str]) -> str:
@@ -233,7 +248,9 @@ def page(result: dict[str, Any], others: Sequence[dict[str, Any]] = ()) -> str:
     every = _in_order(result["rows"])
     rows = _of(every, False)
     marks = [text for name, text in _MARKS.items() if any(row.get("baseline") == name for row in rows)]
-    lines = [_INTRO, *(text.lstrip("\n") for text in marks), *([_GAINS, ""] if any(row.get("gain") for row in rows) else []), *_table(rows), "", *_means(rows)]
+    short = _means(every)
+    lines = [_INTRO, *([f"Means on an {result['device']['name']}:", "", *short] if short else []), _READ + "".join(text.lstrip("\n") for text in marks)]
+    lines += ["## Models as they are", "", *([_GAINS, ""] if any(row.get("gain") for row in rows) else []), *_table(rows)]
     lines += _compiled(result, others) + time_section(every)
     lines += ["", _TIMES] if profiled(result["rows"]) else []
     lines += _memory(result["rows"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import calls, compiled, document, row, ways, whole, zoo
+from . import calls, compiled, document, energy, row, ways, whole, zoo
 from .floor import Ceilings, floor_us
 from .roster import Task
 from .tasks import Tasks
@@ -21,9 +21,10 @@ class Settings:
     """What holds for all tasks."""
 
     def __init__(self, device: str, clock: Any, ceilings: Ceilings | None, after_compiling: Callable[[], Any],
-                 files: tuple[str, ...] = ()) -> None:
+                 files: tuple[str, ...] = (), meter: energy.Meter | None = None) -> None:
         self.device, self.clock, self.ceilings, self.after_compiling = device, clock, ceilings, after_compiling
         self.files = files  #: kinds of files that compiled models are measured beside
+        self.meter = meter  #: of compiled models; None: joules are not measured
 
 
 class Session(Tasks):
@@ -86,11 +87,16 @@ class Session(Tasks):
         candidates = compiler.candidates() | files.candidates()
         seconds = MOST_SECONDS * len(candidates) / len(compiled.WAYS)
         more = ((whole.RUNNER, compiled.PEERS), *whole.COMPARED)
+        runs = energy.noted(candidates)
         try:
             race = row.Race(compiled.PEERS, compiled.OURS, seconds, self._chance, more=more)
             found = row.measure("compiled", subject, candidates, self._clock, race)
+            if self._settings.meter:
+                timed = [way for way in compiled.WAYS if way in found["ms"]]
+                found["mj"] = self._settings.meter.mj(runs, timed, len(images), self._clock.synchronize)
             return found | compiler.says() | files.says()
         finally:
+            runs.clear()
             files.forget()
             compiler.forget()
             self._settings.after_compiling()

@@ -15,6 +15,7 @@ from .engine.samples import geometric_mean
 from .rosters import roster_of
 
 KINDS = ("cold", "warm")
+_FASTER = 1.05  # unfused kernels than the fastest peer that counts, whose kernel is then no baseline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,14 @@ def best(row: dict[str, Any], kind: str, way: str = "vitune") -> Best | None:
     return _fastest(row, kind, peers_of(row, row["us"]), way)
 
 
+def broken(row: dict[str, Any], kind: str) -> bool:
+    """Whether even the unfused kernels are faster than the fastest peer that counts: no mean has such a row, but of operators with a mean
+    in which the unfused count."""
+    roster = roster_of(row["problem"])
+    fused, unfused = best(row, kind), _fastest(row, kind, roster.unfused)
+    return bool(fused and unfused and not roster.counts_unfused and fused.us > _FASTER * unfused.us)
+
+
 @dataclasses.dataclass(frozen=True)
 class Spread:
     """A group's speed-ups over the best peer of each problem, cold or warm."""
@@ -81,7 +90,7 @@ def spreads(found: dict[str, Any], way: str = "vitune") -> list[Spread]:
     result = []
     for group, rows in _groups(found).items():
         for kind in KINDS:
-            pairs = [(row, one) for row in rows if (one := best(row, kind, way))]
+            pairs = [(row, one) for row in rows if (one := best(row, kind, way)) and not broken(row, kind)]
             shares = [
                 (row["floor_us"] / one.vitune, row["floor_us"] / one.us)
                 for row, one in pairs
@@ -146,12 +155,18 @@ def _mean(pairs: Sequence[tuple[str, Best | None]]) -> str:
     return ", ".join(parts) if parts else "nothing to compare"
 
 
+def _left_out(rows: Sequence[dict[str, Any]]) -> str:
+    names = [row["name"] for row in rows if any(broken(row, kind) for kind in KINDS)]
+    return f"; in no mean, PyTorch's own kernels being faster than the best peer: {', '.join(names)}" if names else ""
+
+
 def means(found: dict[str, Any]) -> list[str]:
     """One line per group: geometric means of the speed-ups, the least, and what tuning gains."""
     lines, ways = [], ways_of(found)
     for group, rows in _groups(found).items():
         for way in ways:
-            told = _mean([(kind, best(row, kind, way)) for row in rows for kind in KINDS])
+            told = _mean([(kind, best(row, kind, way)) for row in rows for kind in KINDS if not broken(row, kind)])
+            told += _left_out(rows)
             whose = f" `{way}`," if len(ways) > 1 else ""
             gain = _default_gain(rows) if way == "vitune" else ""
             lines.append(f"- group `{group}`,{whose} geometric mean over the best peer: {told}{gain}")

@@ -29,6 +29,7 @@ if __package__ in (None, ""):
 from peers.compared import (  # noqa: E402
     Best,
     best,
+    broken,
     errors,
     losses,
     means,
@@ -53,11 +54,15 @@ def _us(row: dict[str, Any], peer: str, kind: str) -> str:
     return "–" if us is None else f"{us:.1f}"
 
 
-def _against(found: Best | None) -> list[str]:
+def _against(found: Best | None, mark: str = "") -> list[str]:
     if found is None:
         return ["–", "–", "–"]
     ratio = f"{found.ratio:.2f}"
-    return [found.peer, f"{found.us:.1f}", ratio if found.ratio >= 1 else f"**{ratio}**"]
+    return [found.peer, f"{found.us:.1f}", (ratio if found.ratio >= 1 else f"**{ratio}**") + mark]
+
+
+def _mark(row: dict[str, Any], kind: str) -> str:
+    return " *broken*" if broken(row, kind) else ""
 
 
 def _floor(row: dict[str, Any], way: str = "vitune", kind: str = "cold") -> str:
@@ -100,9 +105,9 @@ def summary_table(found: dict[str, Any]) -> list[str]:
             row["group"],
             row["name"],
             _us(row, "vitune", "cold"),
-            *_against(best(row, "cold")),
+            *_against(best(row, "cold"), _mark(row, "cold")),
             _us(row, "vitune", "warm"),
-            *_against(best(row, "warm")),
+            *_against(best(row, "warm"), _mark(row, "warm")),
             _floor(row),
         ]
         for row in found["rows"]

@@ -23,42 +23,52 @@ from train_models.kinds import KINDS  # noqa: E402
 
 _INTRO = """# Training: what a step takes
 
-A step is forward, cross entropy, backward and AdamW. This page has its time by each of PyTorch's ways and by vitune, milliseconds.
-Written by `benchmarks/train_models/page.py`; do not edit.
+A step is forward, cross entropy, backward and AdamW. This page has its time by each of PyTorch's ways and by vitune, in milliseconds.
+Written by `benchmarks/train_models/page.py`; do not edit. To train with vitune, go to [switching it on](#switching-it-on).
+"""
+_READ = """
+## How to read the tables
 
-*called* is a step as Python calls it, the host's time included, of steps in a row: as many of each way as fill 40 ms by its own time, at least 4 (until 2026-11-29 as many of all ways as of
-the eager one, of long steps a single one, which begins on an idle GPU); *graph* the replay of one CUDA graph of the whole step. *amp*: fp32
-weights under autocast to bf16; *bf16*: weights in bf16. The *gain* is the time of the best of PyTorch's ways over the best of vitune's,
-in brackets the 95 % interval of the median.
+| word | meaning |
+|--|--|
+| `eager` | the model as it is |
+| `compile_default`, `compile_reduce`, `compile_max` | `torch.compile` in its modes default, reduce-overhead and max-autotune |
+| `compile_step_graph` | a whole step with `torch.compile`, captured by hand in one CUDA graph: a new batch is copied in, the graph is replayed |
+| `vitune_train_step` | [`vitune.train_step`](python.md#training-steps): the same by one call of vitune, with vitune's kernels |
+| `vitune_compile` | `vitune.compile(model)` in a loop of one's own. Outside of a CUDA graph it leaves training to Inductor, so that it is as fast as `compile_default`; in the table of graphs it stands with `training=True` |
+| called | as Python calls it, the host's time included. Steps in a row fill 40 ms, at least four of them (until 2026-11-29 sometimes a single one, which begins on an idle GPU) |
+| graph | the replay of one CUDA graph of the whole step |
+| amp, bf16 | fp32 weights under autocast to bf16; weights in bf16 |
+| gain | the time of the best of PyTorch's ways over the best of vitune's, in brackets the 95 % interval of the median |
+| calls replaced | how many of the calls that vitune knows it serves; the others were faster by Inductor, or [have a reason](python.md#training-in-compiled-models) |
 
-`vitune.compile` leaves to PyTorch what needs a gradient, but for linear layers, norms and attention whose two passes are faster, in steps that are captured (`training=True`
-in the graph's column): *calls replaced* says how many it served. In steps that were measured until 2026-11-28 attention was PyTorch's,
-and until 2026-11-29 attention in windows (Swin, MaxViT, Twins).
-Where it served none its step is `compile_default`'s, and says nothing of vitune's kernels.
-`vitune_train_step` is [`vitune.train_step`](python.md#training-steps): the same compiled model, its whole step one CUDA graph as it is called.
-The drop-in in [eager mode](python.md#training-in-eager-mode) is none of these ways.
+In older measurements more was left to PyTorch: attention until 2026-11-28, attention in windows (Swin, MaxViT, Twins) until 2026-11-29.
+The [drop-in in eager mode](python.md#training-in-eager-mode) is not in these tables.
 """
 _SWITCHES = """
 ## Switching it on
 
-[`vitune.train_step`](python.md#training-steps) takes the most off a step where the loop is yours: one call, one CUDA graph. A program of others has a loop of its own. There one line compiles the model, and the loop stays as it is:
+If the training loop is yours, use [`vitune.train_step`](python.md#training-steps): it makes the whole step one call and one CUDA graph. In a program that brings its own loop, add one line that compiles the model:
 
     model.compile(backend="vitune", options={"training": True})
 
 | program | where the line stands |
 |--|--|
-| a loop of your own | `step = vitune.train_step(model, loss, optimizer)`, then `step(images, labels)` (`examples/train_cct/`) |
+| a loop of your own | instead of the line: `step = vitune.train_step(model, loss, optimizer)`, then `step(images, labels)` (`examples/train_cct/`) |
 | timm's pieces (AMP, EMA, mixup, drop path, `channels_last`, accumulation) | before `ModelEmaV3(model)` or after it: the average is a copy, which is not compiled |
-| timm's `train.py` | no line: `--torchcompile vitune`, and `--torchcompile-mode` as ever, of an installed vitune |
-| transformers' `Trainer` | before `Trainer(model, ...)`. Its own `torch_compile_backend="vitune"` is refused by accelerate, which knows a list of names |
+| timm's `train.py` | no line: `--torchcompile vitune`, and `--torchcompile-mode` as usual; vitune must be installed |
+| transformers' `Trainer` | before `Trainer(model, ...)`. Do not use its option `torch_compile_backend="vitune"`: accelerate accepts only the names on its own list |
 | Lightning's `Trainer` | before `trainer.fit(...)`, on the model that the module holds |
 | FSDP2 | on each block, after `checkpoint_wrapper(block)` and before `fully_shard(block)` |
 | peft | after `get_peft_model(...)`. Merging, unmerging and loading an adapter between steps need nothing more |
 
-`benchmarks/programs/run.py PROGRAM` runs timm's pieces, both `Trainer`s and peft with random weights and generated images by eager mode, `torch.compile` and vitune, and fails where losses differ. On a CPU these are tested so (`python/tests/test_programs.py`), and FSDP2
-with two processes by `python/tests/training_ranks.py`; what they gain on a GPU is not measured yet. Without `"training"` and without a mode that captures CUDA graphs, linear layers and norms that need a gradient stay Inductor's, since Python's own time then decides ([python.md](python.md#compiled-models)).
+`"training": True` is needed because without it, and without a mode that captures CUDA graphs, vitune leaves to Inductor what needs a gradient: there Python's own time decides ([python.md](python.md#training-in-compiled-models)).
 
-What is refused, by name and with the way out, is in the table of [training steps](python.md#training-steps). Left to PyTorch: attention with dropout beside a bias or a mask, or in windows, SwinV2's attention, linear layers and norms whose parameters have 16 bits (keep them in fp32, under autocast), LayerScale and drop path outside of the places that [python.md](python.md#compiled-models) lists, the optimizer.
+`benchmarks/programs/run.py PROGRAM` runs timm's pieces, both `Trainer`s and peft, with random weights and generated images, by eager mode, `torch.compile` and vitune. It fails if losses differ. This is tested on a CPU (`python/tests/test_programs.py`), and FSDP2
+with two processes (`python/tests/training_ranks.py`). What these programs gain on a GPU is not measured yet.
+
+What stays PyTorch's: attention with dropout if it has a bias or a mask or lies in windows, SwinV2's attention, linear layers and norms whose parameters have 16 bits (keep them in fp32, under autocast), LayerScale and drop path except in the places that [python.md](python.md#training-in-compiled-models) lists, and the optimizer.
+What `train_step` refuses, and what to do instead, is in the table of [training steps](python.md#training-steps).
 """
 _NONE = "\nNothing is measured yet: `make train-models` measures it on a GPU.\n"
 _FIGURE = "![The best of PyTorch's ways over vitune, for each model's training step](figures/training.svg)"
@@ -69,14 +79,13 @@ _MODES = {
 _TIME = """
 ## Where the time goes
 
-Microseconds of a step in kernels of each kind, and in brackets how many times its floor: the operators of an eager step each reading
-their operands and writing their results once, or multiplying at what the GPU does at most. Fused operators may go below it. Of the fastest
-of PyTorch's ways and of vitune's. *sums* are reductions over tokens that nothing else is fused into.
+Microseconds of a step in kernels of each kind, for the fastest of PyTorch's ways and of vitune's. In brackets: how many times the *floor* of that kind, which is the time if each operator of an
+eager step read its operands and wrote its results once, or multiplied at the GPU's measured rate. Fused operators may go below it. *sums* are reductions over tokens that nothing else is fused into.
 """
 _IDLE = """
 ## From an idle GPU
 
-Milliseconds of one step as Python calls it that nothing is queued before, so that the GPU waits for the host first.
+Milliseconds of one step as Python calls it on an idle GPU, which first waits for the host.
 """
 _MEMORY = """
 ## Memory
@@ -142,6 +151,27 @@ def _means(rows: Sequence[dict[str, Any]]) -> list[str]:
     slower = [" ".join(_name(row)) for row in rows if row.get("gain") and row["gain"]["high"] < 1]
     return ["", f"Geometric mean of {len(gains)} gains: {geometric_mean(each['times'] for each in gains):.3f}; slower with vitune, by "
                 f"the whole interval: {', '.join(slower) or 'none'}."]  # fmt: skip
+
+
+def _span(gains: Sequence[dict[str, Any]]) -> str:
+    times = sorted(each["times"] for each in gains)
+    return f"{times[0]:.2f}" + (f" to {times[-1]:.2f}" if len(times) > 1 else "")
+
+
+def _short(result: dict[str, Any]) -> list[str]:
+    """The whole page in a few sentences."""
+    lines = []
+    for mode, words in (("called", "as Python calls them"), ("graph", "as one CUDA graph")):
+        rows = [row for row in _in_order(result["rows"]) if row["mode"] == mode and row.get("gain")]
+        faster = [row["gain"] for row in rows if row["gain"]["low"] > 1]
+        slower = [row for row in rows if row["gain"]["high"] < 1]
+        if rows:
+            text = f"- {words}: vitune is faster in {len(faster)} of {len(rows)} steps" + (f", {_span(faster)} times as fast as PyTorch's best way" if faster else "")
+            text += "".join(f"; slower: `{row['model']}` with {row['batch']} images, {row['gain']['times']:.2f}" for row in slower)
+            lines.append(text + ".")
+    if lines and "winners" in result["method"]:
+        lines.append(f"- winners: {result['method']['winners']}.")
+    return [f"On an {result['device']['name']}, {result['date'][:10]}:", "", *lines] if lines else []
 
 
 def _times(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -231,7 +261,7 @@ def page(results: Sequence[dict[str, Any]], pictured: bool = False) -> str:
     if not results:
         return _INTRO + _NONE + _SWITCHES
     first, *others = results
-    lines = [_INTRO, *([_FIGURE] if pictured else []), *_of_one(first)]
+    lines = [_INTRO, *_short(first), _READ, *([_FIGURE] if pictured else []), *_of_one(first)]
     for each in others:
         name = each["device"]["name"].removeprefix("NVIDIA ")
         times = [line.replace("## ", "### ") if line.startswith("## ") else line for line in _times(_in_order(each["rows"]))]

@@ -41,6 +41,13 @@ void write_to_stderr(std::string_view text) {
   std::fflush(stderr);
 }
 
+// Lines of the terminal behind stdout; no limit where it does not say, or is none.
+std::size_t terminal_lines() {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
+  return known ? size.ws_row : static_cast<std::size_t>(-1);
+}
+
 }  // namespace
 
 std::size_t terminal_columns(int descriptor) {
@@ -110,11 +117,18 @@ void Console::show(const Table& table, const nlohmann::ordered_json& document,
   }
   if (format() == Format::kCsv) return print(table.csv());
   if (format() == Format::kMarkdown) return print(table.markdown());
-  print(table.text(columns(), options_.color_results));
+  const std::string text = table.text(columns(), options_.color_results);
+  print(text);
   const auto left_out = table.left_out(columns());
-  if (left_out.empty()) return;
+  const auto lines = static_cast<std::size_t>(std::ranges::count(text, '\n'));
+  if (left_out.empty() && lines <= terminal_lines()) return;
   std::fflush(stdout);  // before what is said of it
-  log(LogLevel::kInfo, formatted("-v shows all: no room for {}", joined(left_out, ", ")));
+  if (!left_out.empty())
+    log(LogLevel::kInfo, formatted("-v shows all: no room for {}", joined(left_out, ", ")));
+  if (lines > terminal_lines())
+    log(LogLevel::kInfo,
+        formatted("{} lines: '| less -S' behind the command pages through them, a row a line",
+                  lines));
 }
 
 void Console::log(LogLevel level, std::string_view message) {

@@ -64,7 +64,7 @@ class Console {
   void print_line(const nlohmann::ordered_json& document);
   // Prints the table, or `document` with --json; an empty table prints `if_empty` to stderr instead
   // of a lone header. On a terminal that is too narrow, unless -v, words are wrapped and columns
-  // left out, which are named.
+  // left out, which are named; a table longer than the terminal ends with how to page through it.
   void show(const Table& table, const nlohmann::ordered_json& document, std::string_view if_empty);
   // A message on stderr, made terminal-safe and on a terminal broken between words, if its level is
   // shown.

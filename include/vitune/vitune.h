@@ -1,4 +1,4 @@
-// include/vitune/vitune.h -- The C interface of libvitune: fused attention from a tuned kernel.
+// include/vitune/vitune.h -- The C interface of libvitune: tuned kernels for vision transformers.
 //
 // Plain C99. A program makes one context per GPU, describes an attention problem once and calls
 // vitune_attention_forward() with device pointers and its own stream. The context finds the kernel

@@ -137,8 +137,10 @@ class CommandTest(InFolder):
 
 class LayoutTest(InFolder):
     def test_the_version_is_the_one_that_pip_will_read(self):
-        pattern = re.search(r"^regex = '(.*)'$", (ROOT / "pyproject.toml").read_text(), re.M)[1]
-        self.assertEqual(re.search(pattern, (ROOT / "CMakeLists.txt").read_text())["value"], vitune.__version__)
+        settings = (ROOT / "pyproject.toml").read_text().partition("[tool.scikit-build.metadata.version]")[2]
+        said = {key: re.search(rf"^{key} = ['\"](.*)['\"]$", settings, re.M)[1] for key in ("input", "regex", "result")}
+        found = re.search(said["regex"], (ROOT / said["input"]).read_text(), re.M)
+        self.assertEqual(said["result"].format_map(found.groupdict()), vitune.__version__)
 
     @unittest.skipIf(LIBRARY_MISSING, "no libvitune")
     def test_what_cmake_puts_into_the_wheel_is_found_by_the_package(self):
@@ -224,12 +226,18 @@ class ReleaseTest(InFolder):
         super().setUp()
         self.release = build_script("release")
         self.release.ROOT = self.folder
-        (self.folder / "CMakeLists.txt").write_text("project(vitune VERSION 1.2.3 LANGUAGES CXX)\n")
+        self.file(self.release.HEADER, "".join(f"#define VITUNE_VERSION_{part} {number}\n" for part, number in
+                                               (("MAJOR", 1), ("MINOR", 2), ("PATCH", 3))))
+        self.file("python/vitune/_runtime/structs.py", "VERSION = (1, 2, 3)\n")
         (self.folder / "CITATION.cff").write_text("version: 1.2.3\n")
         (self.folder / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 (unreleased)\n\n- New.\n\n## 1.2.2 (2026-01-01)\n\n- Old.\n")
         self.wheel = self.folder / "vitune-1.2.3-py3-none-any.whl"
         with zipfile.ZipFile(self.wheel, "w") as archive:
             archive.writestr("vitune-1.2.3.dist-info/sboms/vitune.cdx.json", "{}")
+
+    def file(self, name, text):
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / name).write_text(text)
 
     def made(self, *files, tag=None):
         self.release.tag = lambda: tag
@@ -255,6 +263,7 @@ class ReleaseTest(InFolder):
         other.write_bytes(bare.read_bytes())
         for file, text, files, tag, words in (
                 ("CITATION.cff", "version: 1.2.2\n", (), None, "CITATION.cff says 1.2.2"),
+                ("python/vitune/_runtime/structs.py", "VERSION = (1, 2, 2)\n", (), None, "structs.py says 1.2.2"),
                 ("CHANGELOG.md", "## 1.2.2 (2026-01-01)\n", (), None, "no heading '## 1.2.3"),
                 ("CHANGELOG.md", "## 1.2.3 (unreleased)\n", (), "v1.2.3", "has its date"),
                 ("CHANGELOG.md", dated, (), "v1.3.0", "tag is v1.3.0"),

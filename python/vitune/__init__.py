@@ -1,6 +1,6 @@
 # python/vitune/__init__.py -- The package's face: attention on PyTorch's tensors, tuning, and the low-level Context.
 # SPDX-License-Identifier: Apache-2.0
-"""vitune: the fastest fused attention kernel for each problem of a vision transformer.
+"""vitune: the fastest kernel for each attention, norm and linear layer of a vision transformer.
 
 Importing needs neither a GPU, nor PyTorch, nor the library; what is missing is an error where it is used.
 """
@@ -269,21 +269,20 @@ def _load_compile() -> Any:
 def compile(model: Any = None, *, mode: Optional[str] = None, dynamic: Optional[bool] = None, fullgraph: bool = False,
             options: Optional[dict[str, Any]] = None, replace: Optional[Iterable[str]] = None, prepared_weights: bool = True,
             training: Optional[bool] = None) -> Any:
-    """torch.compile of a model or function, with vitune's operators where their winners are known to be faster; the rest is
+    """torch.compile of a model or function, with vitune's operators where they are known to be faster; the rest is
     Inductor's. Without a model it is a decorator.
 
     mode, dynamic, fullgraph, options: as of torch.compile ("reduce-overhead" and "max-autotune" replay CUDA graphs); mode and
-    options may be given together. replace: the operators that may be put in, as they are named; None: those known to be faster than
-    what Inductor makes, which are attention, window_attention, packed_attention, linear, linear_train, norm_train, attention_train and window_attention_train
-    (the others are norm and group_norm), and only
-    calls that are not slower than PyTorch's own when both are timed on the GPU as the model is compiled. A call is replaced where a tuned
-    kernel serves it and nothing wants a gradient of it; linear layers, norms and attention of which one is wanted (those in training) where forward and backward
-    together won that race with the same answers, tuned or not. All else stays as it is: nothing is refused. report() says what was done.
-    prepared_weights: norms may be folded into the layers after them, whose weights are then kept in a second form. It is made anew
-    where a parameter was changed in place or replaced, before the next call; changes that PyTorch does not count (through ``.data``,
-    by collectives) are not seen: call refresh(compiled) after them, or say False.
-    training: whether layers, norms and attention that a gradient is wanted of may be replaced. None: in modes with CUDA graphs and in train_step(), or
-    where `replace` names them; elsewhere the host's time for these calls can be more than they gain on the GPU.
+    options may be given together.
+    replace: the names of the operators that may be put in, without asking whether they are faster. None: attention, window_attention,
+    packed_attention, linear, linear_train, norm_train, attention_train and window_attention_train, each call only if a tuned kernel
+    serves it and it is not slower when both are timed on the GPU while the model is compiled. The others are norm and group_norm.
+    Those in training need no tuned kernel: forward and backward together must give the same answers and be faster. All else stays
+    as it is: nothing is refused. report() says what was done.
+    prepared_weights: norms may be folded into the layers after them, whose weights are then kept in a second form. It is made anew when
+    a parameter changes: before the next call if PyTorch wrote it, in the pass itself if nobody tells (docs/python.md). False: not folded.
+    training: whether layers, norms and attention that need a gradient may be replaced. None: in modes with CUDA graphs, in train_step(),
+    and where `replace` names them; elsewhere these calls can cost the host more than they gain on the GPU.
     Raises InvalidArgument for an operator that does not exist.
     """
     if model is None:
@@ -300,7 +299,7 @@ def train_step(model: Any, loss: Callable[..., Any], optimizer: Any, *, scaler: 
     loss: called with the model and with what the step is called with, as ``lambda model, images, labels:
     F.cross_entropy(model(images), labels)``; gives the loss, or a tuple that begins with it. optimizer: on a GPU one that counts and
     reads its rate there: AdamW, Adam, NAdam, RAdam, Adamax, ASGD, Adadelta or RMSprop with capturable=True, SGD with fused=True. Schedulers set
-    its rate as ever. scaler: a torch.amp.GradScaler; its optimizer is fused. clip: the largest norm of the gradients of model.parameters(),
+    its rate as usual. scaler: a torch.amp.GradScaler; its optimizer is fused. clip: the largest norm of the gradients of model.parameters(),
     or a function of these parameters that changes their gradients. accumulate: calls that make a step; the gradients are those of the mean
     of their losses. compile: by vitune.compile(model, dynamic=False); None: on a GPU, where the model is not compiled yet. capture:
     False takes plain steps on a GPU too. hooks: of the model, its parameters and the optimizer run in a capture and never again; False

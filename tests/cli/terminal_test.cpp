@@ -116,6 +116,14 @@ TEST_F(TerminalTest, WinnersFitItAndWhatHasNoRoomIsNamed) {
   EXPECT_GT(longest_line(on_terminal({"show", "--preset", "recorded", "-v"}, 80)), 200u);
 }
 
+TEST_F(TerminalTest, AfterATableThatIsLongerThanItTheWayToPageIsSaid) {
+  EXPECT_THAT(words_of(on_terminal({"show", "--shipped"}, 200)),
+              HasSubstr("lines: '| less -S' behind the command"));
+  for (const std::vector<std::string>& words : std::initializer_list<std::vector<std::string>>{
+           {"show", "--preset", "recorded"}, {"show", "--shipped", "-q"}})
+    EXPECT_THAT(on_terminal(words, 200), Not(HasSubstr("less -S")));
+}
+
 TEST_F(TerminalTableTest, WhatIsStoredFits) {
   expect_to_fit({"show", "--shipped"}, "cold us");
   expect_to_fit({"show"}, "shipped: ");

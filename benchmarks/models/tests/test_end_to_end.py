@@ -33,21 +33,6 @@ class ArgumentsTest(unittest.TestCase):
                 self.assertEqual(end_to_end.main(words), 2)
             self.assertIn(said, out.getvalue())
 
-    def test_energy_is_of_an_image_and_the_ways_take_turns(self):
-        spent, order = [0.0], []
-
-        def way(name, joules):
-            def run():
-                order.append(name)
-                spent[0] += joules
-            return run
-
-        ticks = iter(range(10_000))
-        found = end_to_end.joules({"a": way("a", 8.0), "b": way("b", 2.0)}, lambda: spent[0], lambda: None, 4, 5.0, lambda: float(next(ticks)))
-        self.assertEqual(found, {"a": 2.0, "b": 0.5})
-        turns = [name for name, before in zip(order, [None, *order]) if name != before]
-        self.assertEqual(turns, ["a", "b", "a", "b"])  # the second window runs back: b follows b, a follows a
-
 
 @needs("torch")
 class RowTest(unittest.TestCase):

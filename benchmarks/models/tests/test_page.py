@@ -38,7 +38,7 @@ class PageTest(unittest.TestCase):
         self.assertIn("| 4 / 4 / 4 | 1.00 [0.99, 1.01] | 9 / 9 / 3 | 3.00 [2.99, 3.01] *broken* |", text)
         self.assertIn("| 1.2 / 1.2 / 1.2 | 1.00 [0.99, 1.01] *broken* |", text)  # the model's capture, whatever the batch
         self.assertIn("- graph: 1.000 (geometric mean of 1 rows); in no mean, PyTorch's graph being slower than its eager pass: `m`;", text)
-        self.assertIn("*broken*: a graph replays", text)
+        self.assertIn("*broken*: a graph only replays", text)
 
     def test_rows_that_the_host_bounds_have_a_mean_of_their_own(self):
         rows = [
@@ -111,27 +111,60 @@ class PageTest(unittest.TestCase):
 
 class CommittedTest(unittest.TestCase):
     def setUp(self):
-        self.found, other = (document.read(ROOT / f"benchmarks/results/{gpu}/models.json") for gpu in ("h200", "h100"))
-        self.others = [other]
+        self.results = readme.read(ROOT / "benchmarks/results/h200")
+        self.other = document.read(ROOT / "benchmarks/results/h100/models.json")
 
     def test_the_page_is_that_of_the_committed_results(self):
-        self.assertEqual((ROOT / "docs/models.md").read_text(), page(self.found, self.others))
+        self.assertEqual((ROOT / "docs/models.md").read_text(), page(self.results[0], [self.other]))
 
     def test_tables_elsewhere_are_those_of_the_committed_results(self):
         for name, (mark, write) in readme.REGIONS.items():
             with self.subTest(name):
                 text = (ROOT / name).read_text()
-                self.assertEqual(text, replaced(text, write(self.found), mark, name))
+                self.assertEqual(text, replaced(text, write(*self.results), mark, name))
 
 
 class ReadmeTest(unittest.TestCase):
-    def test_a_model_has_the_gains_of_all_ways_or_dashes(self):
+    NOTHING = {"rows": [], "date": "–", "method": {}}
+
+    @staticmethod
+    def compiled(**more):
         times = {way: {"ms": ms} for way, ms in (("compile_reduce", 2.0), ("vitune_compile", 1.0))}
         gain = {"over": "compile_reduce", "times": 2.0, "low": 1.9, "high": 2.1}
-        compiled = row("vit_base_patch16_224", 1, "compiled") | {"ms": times, "gain": gain}
-        text = readme.region(result(row("vit_base_patch16_224", 1, "eager", 3.0, 3.0, 2.0), compiled))
-        self.assertIn("| ViT-B/16 | 1 | 2 → 1 ms | **2.00×** | – | 1.50× |", text)
-        self.assertIn("| Swin-T | 32 | – | – | – | – |", text)
+        return row("vit_base_patch16_224", 1, "compiled") | {"ms": times, "gain": gain} | more
+
+    @staticmethod
+    def step(model, batch, mode, times):
+        return {"model": model, "batch": batch, "params": "amp", "mode": mode, "gain": {"times": times, "low": times - 0.01, "high": times + 0.01}}
+
+    def test_a_model_has_the_gains_of_all_ways_or_dashes(self):
+        found = result(row("vit_base_patch16_224", 1, "eager", 3.0, 3.0, 2.0), self.compiled())
+        text = readme.region(found, self.NOTHING)
+        self.assertIn("| ViT-B/16 | 1 | 1.50× | – | 2 → 1 ms, **2.00×** | – | – |", text)
+        self.assertIn("| Swin-T | 32 | – | – | – | – | – |", text)
+        self.assertNotIn("raining step", text.partition("\n\n")[2])
+
+    def test_rows_that_the_host_bounds_are_marked_and_broken_ones_are_no_figures(self):
+        eager = row("vit_base_patch16_224", 1, "eager", 3.0, 3.0, 2.0) | {"baseline": baseline.HOST}
+        graph = row("vit_base_patch16_224", 1, "graph", 3.0, 3.0, 2.0) | {"baseline": baseline.BROKEN}
+        self.assertIn("| ViT-B/16 | 1 | 1.50× *host* | – | – | – | – |", readme.region(result(eager, graph), self.NOTHING))
+
+    def test_joules_are_told_once_they_are_measured(self):
+        found = result(self.compiled(mj={"compile_default": 50.0, "compile_reduce": 60.0, "vitune_compile": 40.0}))
+        self.assertIn("**2.00×** | – | 1.25× |", readme.region(found, self.NOTHING))
+        text = page(found)
+        self.assertIn("| `vit_base_patch16_224` | 1 | 50 | default | 40 | 1.25 |", text)
+        self.assertIn("Geometric mean: 1.25 times fewer.", text)
+        self.assertNotIn("illijoules", page(result(self.compiled())))
+
+    def test_steps_of_training_are_those_that_python_calls_and_the_slower_ones_are_named(self):
+        base, small = "vit_base_patch16_224", "vit_small_patch16_224"
+        steps = [self.step(base, 64, "called", 1.31), self.step(base, 64, "graph", 1.39), self.step(small, 8, "called", 0.88),
+                 self.step(base, 32, "called", 1.5)]  # fmt: skip
+        text = readme.region(result(), {"rows": steps, "date": "2026-11-29T00:00:00+00:00", "method": {"winners": "x"}})
+        self.assertIn("| ViT-B/16 | 32 | – | – | – | 1.31×, 64 | – |", text)
+        self.assertIn("Training steps that are slower with vitune: `vit_small_patch16_224` with 8 images, 0.88×.", text)
+        self.assertIn("; training 2026-11-29, after tuning.", text)
 
     def test_a_model_whose_graph_is_slower_than_its_eager_pass_has_no_baseline(self):
         rows = [row("a", 1, "eager", 2.0, 2.0, 1.0), row("a", 1, "graph", 3.0, 3.0, 1.0), row("a", 8, "graph", 1.5, 1.5, 1.0)]

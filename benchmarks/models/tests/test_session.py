@@ -11,7 +11,7 @@ from unittest import mock
 
 from .support import needs, result, row as a_row
 
-from models import document
+from models import document, energy
 from models.roster import Task
 
 try:
@@ -30,7 +30,7 @@ class SessionTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.path = pathlib.Path(folder.name) / "models.json"
-        self.built, self.ceilings = [], None
+        self.built, self.ceilings, self.meter = [], None, None
         plain = {"torch": contextlib.nullcontext, "cudnn": contextlib.nullcontext, "vitune": contextlib.nullcontext}
         for patch in (
             mock.patch.object(zoo, "build", self.build),
@@ -51,7 +51,7 @@ class SessionTest(unittest.TestCase):
 
     def run_tasks(self, tasks, made=None, seconds=100.0):
         made = made or result()
-        settings = session.Settings("cpu", CpuClock(), self.ceilings, lambda: self.built.append("trimmed"))
+        settings = session.Settings("cpu", CpuClock(), self.ceilings, lambda: self.built.append("trimmed"), meter=self.meter)
         runner = session.Session(made, self.path, settings)
         with contextlib.redirect_stdout(io.StringIO()):
             runner.run(tasks, time.monotonic() + seconds)
@@ -136,10 +136,13 @@ class SessionTest(unittest.TestCase):
             self.assertEqual((found["vitune_mode"], sorted(found["compile_s"])), ("reduce-overhead", sorted(found["ms"])))
             self.assertEqual(found["replaced"], {"replaced": 1, "known": 2, "untuned": ["norm x"]})
             self.assertEqual(self.built, ["one", "trimmed"])
-            self.broken = ("torch", "reduce-overhead")
+            self.assertNotIn("mj", found)
+            self.broken, self.meter = ("torch", "reduce-overhead"), energy.Meter(mock.Mock(side_effect=range(1000)), 0.001)
             found = self.run_tasks([Task("compiled", "one", 1)])["rows"][0]
             self.assertEqual(found["failed"], {"compile_reduce": "RuntimeError: no Triton"})
             self.assertEqual((found["vitune_mode"], found["gain"]["over"]), ("max-autotune", "compile_max"))
+            self.assertEqual(sorted(found["mj"]), ["compile_default", "compile_max", "vitune_compile"])
+            self.assertTrue(all(0 < mj <= 1000 for mj in found["mj"].values()), found["mj"])
             self.broken = None
             ms["default"] = 0.25
             found = self.run_tasks([Task("compiled", "one", 1)])["rows"][0]

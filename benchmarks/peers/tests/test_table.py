@@ -22,7 +22,7 @@ WINS = row(
     vitune_default=(20.0, 16.0),
     cudnn=(15.0, 10.0),
     flash=(14.0, 12.0),
-    eager=(1.0, 1.0),
+    eager=(13.5, 9.6),
 )
 LOSES = row(
     "loses cold",
@@ -91,6 +91,15 @@ class TableTest(unittest.TestCase):
             first,
         )
         self.assertIn("`long`, geometric mean over the best peer: cold 0.80", second)
+
+    def test_a_peer_that_unfused_kernels_beat_is_no_baseline_and_in_no_mean(self):
+        slow = row("slow", vitune=(10.0, 10.0), cudnn=(40.0, 40.0), eager=(20.0, 39.0))
+        found = result(row("a", vitune=(10.0, 10.0), cudnn=(15.0, 15.0)), slow)
+        text = table.page(found)
+        self.assertIn("| vit | slow | 10.0 | cudnn | 40.0 | 4.00 *broken* | 10.0 | cudnn | 40.0 | 4.00 |", text)
+        self.assertIn("cold 1.50 (least 1.50, most 1.50, ahead in 1 of 1), warm 2.45 (least 1.50, most 4.00, ahead in 2 of 2); in no mean, PyTorch's own "
+                      "kernels being faster than the best peer: slow", text)
+        self.assertIn("| cold | 1 | 1.50 | 1.50 | 1.50 | 1 of 1 |", table.readme(found))
 
     def test_what_tuning_gains_is_the_mean_over_the_default(self):
         self.assertIn("tuning over the default kernel 2.00", table.means(result(WINS))[0])

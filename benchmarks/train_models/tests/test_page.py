@@ -27,6 +27,16 @@ class PageTest(unittest.TestCase):
         self.assertIn("| `vit_base_patch16_224` | 64 | amp | 25.77 | 20.25 | 13.5 | 1.50 [1.40, 1.60] | 49 of 61 |", text)
         self.assertIn("Geometric mean of 1 gains: 1.500; slower with vitune, by the whole interval: none.", text)
 
+    def test_it_begins_with_how_many_are_faster_and_who_is_not(self):
+        gains = [{"of": "vitune_compile", "over": "eager", "times": times, "low": times - 0.05, "high": times + 0.05, "samples": 7}
+                 for times in (1.5, 1.2, 1.01, 0.9)]  # fmt: skip
+        rows = [row(name, 8, "called", eager=1.0) | {"gain": gain} for name, gain in zip("abcd", gains, strict=True)]
+        text = page([document_of(*rows) | {"method": {"winners": "tuned on the day"}}])
+        self.assertIn("- as Python calls them: vitune is faster in 2 of 4 steps, 1.20 to 1.50 times as fast as PyTorch's best way; "
+                      "slower: `d` with 8 images, 0.90.\n- winners: tuned on the day.\n", text)
+        self.assertNotIn("as one CUDA graph:", text)
+        self.assertNotIn("- as Python", page([document_of(row("a", 1, eager=1.0))]))
+
     def test_failures_are_told_with_their_reason(self):
         failed = row("a", 1, failed={"compile_max": "OutOfMemoryError: no"}, eager=1.0)
         text = page([document_of(failed, unfinished=["b b1 amp"])])
