@@ -65,6 +65,7 @@ constexpr char kKernel[] = "attention_backward/one_pass_sm90.cuh";
 constexpr char kDeltas[] = "attention_backward/one_pass_deltas.cuh";
 constexpr char kDq[] = "attention_backward/one_pass_dq.cuh";
 constexpr char kShared[] = "attention_backward/one_pass_shared.cuh";
+constexpr char kRows[] = "attention_backward/rows_sm90.cuh";
 
 // Two blocks of keys, the last of few; a tail of steps, three of them; heads of a block and a part.
 constexpr char kProblem[] = "bf16 b=2 h=2 nq=117 nk=150 d=72";
@@ -81,8 +82,8 @@ constexpr Mistake kMistakes[] = {
     {kKernel, "if (!seen[i / 2 % 2]) s[i] = 0.f;", ""},
     {kKernel, "row + 8 < T::kLastKeys", "row < T::kLastKeys"},
     // delta: left out, of other rows, of other tensors.
-    {kKernel, "(dp[pair] - low)", "dp[pair]"},
-    {kKernel, "(dp[pair + 1] - high)", "(dp[pair + 1] - low)"},
+    {kRows, "kept.gradient(dp[pair], low, pair)", "dp[pair]"},
+    {kRows, "(dp[pair + 1], high,", "(dp[pair + 1], low,"},
     {kDeltas, "const uint4 b = load_shared_16(out", "const uint4 b = load_shared_16(dout"},
     {kDeltas, "of_eight / 2 * 4 + query % 16 / 8 * 2 + of_eight % 2", "query % 16"},
     {kDeltas, "i64(head) * T::kQueries", "i64(head / 2) * T::kQueries"},
