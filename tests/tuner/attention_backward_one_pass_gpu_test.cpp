@@ -201,12 +201,7 @@ INSTANTIATE_TEST_SUITE_P(SmallProblems, AttentionBackwardOnePassCasesGpuTest,
 TEST_F(AttentionBackwardOnePassGpuTest, EachMistakeIsSeen) {
   const ProblemPtr problem = parse_problem(text_of(kProblem));
   const Config config = config_of(kSmall);
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "")
-        << mistake.words << " -> " << mistake.others;
-  }
+  expect_seen(problem, config, kMistakes);
 }
 
 class AttentionBackwardOnePassUnorderedGpuTest : public AttentionBackwardOnePassGpuTest,

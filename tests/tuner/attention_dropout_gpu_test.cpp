@@ -178,12 +178,7 @@ class AttentionDropoutMistakesGpuTest : public AttentionDropoutGpuTest,
 TEST_P(AttentionDropoutMistakesGpuTest, EachIsSeen) {
   const ProblemPtr problem = parse_problem(GetParam().problem);
   const Config config = whole(*problem, GetParam().config);
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : GetParam().mistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "")
-        << mistake.words << " -> " << mistake.others;
-  }
+  expect_seen(problem, config, GetParam().mistakes);
 }
 
 INSTANTIATE_TEST_SUITE_P(

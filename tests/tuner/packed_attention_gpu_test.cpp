@@ -96,12 +96,8 @@ constexpr Mistake kMistakes[] = {
 TEST_F(PackedAttentionGpuTest, MistakesAreSeen) {
   const ProblemPtr problem = parse_problem(kManySequences);
   const Config config = Config::parse(kSmallSm80);
-  Verifier verifier = verifier_of(problem);
   ASSERT_EQ(packed_attention().space(*problem, device_).explain(config), std::nullopt);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kMistakes);
 }
 
 // Tiles by tensor maps, each where it belongs; and rows whose weights outgrow fp32.
@@ -119,12 +115,8 @@ TEST_F(PackedAttentionGpuTest, MistakesOfMappedTilesAreSeen) {
   const ProblemPtr problem = parse_problem("packed_attention bf16 h=3 d=40 lengths=130,64,7,250");
   const Config config = Config::parse(kSmallMapped);
   if (packed_attention().family_of(config).refusal(*problem, device_)) GTEST_SKIP();
-  Verifier verifier = verifier_of(problem);
   ASSERT_EQ(packed_attention().space(*problem, device_).explain(config), std::nullopt);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kMappedMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kMappedMistakes);
 }
 
 // Neighbours' rows in the place of zeros: weights of 0 meet a NaN.
@@ -150,13 +142,11 @@ constexpr TailCase kTails[] = {
 // fp16: a kernel that holds a reference would take the NaN for a weight that outgrew fp32.
 TEST_F(PackedAttentionGpuTest, ANeighboursRowsAreSeen) {
   const ProblemPtr problem = parse_problem("packed_attention fp16 h=7 d=24 lengths=70x4,5,0,33");
-  Verifier verifier = verifier_of(problem);
   for (const TailCase& each : kTails) {
     const Config config = Config::parse(each.config);
     if (packed_attention().family_of(config).refusal(*problem, device_)) continue;
     ASSERT_EQ(packed_attention().space(*problem, device_).explain(config), std::nullopt);
-    ASSERT_EQ(verdict(verifier, *problem, config), "") << each.config;
-    EXPECT_NE(verdict(verifier, *problem, config, &each.mistake), "") << each.config;
+    expect_seen(problem, config, {&each.mistake, 1});
   }
 }
 
