@@ -44,9 +44,6 @@ constexpr char kSmallSm90[] =
     "kSwizzle=64 kProducer=0 kWarps=8 kRowTiles=1 kBlockN=32 kStages=2 kQueryInRegisters=0 "
     "kMinCtas=1 kPersistent=1";
 constexpr char kSmallPipelined[] =
-    "kSwizzle=64 kProducer=1 kWarps=8 kRowTiles=1 kBlockN=32 kStages=2 kQueryInRegisters=0 "
-    "kMinCtas=1 kPersistent=1";
-constexpr char kSmallMapped[] =
     "kSwizzle=64 kProducer=2 kWarps=8 kRowTiles=1 kBlockN=32 kStages=2 kQueryInRegisters=0 "
     "kMinCtas=1 kPersistent=1";
 
@@ -113,7 +110,7 @@ constexpr Mistake kMappedMistakes[] = {
 
 TEST_F(PackedAttentionGpuTest, MistakesOfMappedTilesAreSeen) {
   const ProblemPtr problem = parse_problem("packed_attention bf16 h=3 d=40 lengths=130,64,7,250");
-  const Config config = Config::parse(kSmallMapped);
+  const Config config = Config::parse(kSmallPipelined);
   if (packed_attention().family_of(config).refusal(*problem, device_)) GTEST_SKIP();
   ASSERT_EQ(packed_attention().space(*problem, device_).explain(config), std::nullopt);
   expect_seen(problem, config, kMappedMistakes);
@@ -134,7 +131,7 @@ constexpr TailCase kTails[] = {
     {kSmallPipelined,
      {"packed_attention/packed_sm90_pipelined.cuh", "rows.step, rows.count,",
       "rows.step, rows.count + 8,"}},
-    {kSmallMapped,
+    {kSmallPipelined,
      {"packed_attention/packed_sm90_pipelined.cuh", "if (kRows <= rows.count) {",
       "if (kRows <= rows.count + 8) {"}},
 };
@@ -184,17 +181,6 @@ constexpr WaitCase kWaits[] = {
     {"PipelinedQueriesFull",
      kSmallPipelined,
      {kPipelined, "mbarrier_wait(shared.queries_full(warpgroup), query_phase);", ""}},
-    {"MappedKeysEmpty",
-     kSmallMapped,
-     {kPipelined, "mbarrier_wait(shared.keys_empty(at.index), at.phase ^ 1);", ""}},
-    {"MappedValuesEmpty",
-     kSmallMapped,
-     {kPipelined, "mbarrier_wait(shared.values_empty(at.index), at.phase ^ 1);", ""}},
-    {"MappedQueriesEmpty",
-     kSmallMapped,
-     {kPipelined, "mbarrier_wait(shared.queries_empty(query_at.index), query_at.phase ^ 1);", ""}},
-    {"MappedKeysFull", kSmallMapped, {kPipelined, "tiles.wait_for_keys();", ""}},
-    {"MappedValuesFull", kSmallMapped, {kPipelined, "tiles.wait_for_values();", ""}},
     {"PipelinedKeysFull", kSmallPipelined, {kPipelined, "tiles.wait_for_keys();", ""}},
     {"PipelinedValuesFull", kSmallPipelined, {kPipelined, "tiles.wait_for_values();", ""}},
 };
