@@ -13,12 +13,10 @@ namespace {
 using Shape = AttentionBackwardOnePass;
 
 constexpr std::int64_t kUsualSms = 132;  // an H200's, for a device that does not say
-constexpr int kNarrowest = 48;           // of all steps
 
 const Tunables<Shape>& tunables_of_one_pass() {
   static const auto& all = *new Tunables<Shape>{
-      {&Shape::step,
-       {"kQueryStep", {kNarrowest, 64, 80, 96, 112}, "queries of a step", false, true}},
+      {&Shape::step, {"kQueryStep", {48, 64, 80, 96}, "queries of a step", false, true}},
       {&Shape::stages, {"kStages", {2, 3}, "steps in shared memory or on their way", false, true}},
       {&Shape::key_stages,
        {"kKeyStages", {1, 2}, "blocks of keys in shared memory or on their way", false, true}},
@@ -97,11 +95,7 @@ std::optional<double> AttentionBackwardOnePassFamily::rank(const Problem& proble
     return std::nullopt;
   }
   const double stages = shape.stages >= 3 ? 1 : 1.02;
-  // The widest step spills: 1.3 times as long at 197 and at 577 tokens on an H200.
-  constexpr int kWidestAtEase = 96;
-  constexpr double kSpilled = 1.3;
-  const double spills = shape.step > kWidestAtEase ? kSpilled : 1;
-  return spills * stages * rounds * shape.blocks() * block_clocks(shape);
+  return stages * rounds * shape.blocks() * block_clocks(shape);
 }
 
 }  // namespace vitune

@@ -36,7 +36,7 @@ const Tunables<Shape>& members() {
       {&Shape::producer,
        {"kProducer",
         {0},
-        "1: four warps more do nothing but copy (wgmma only), 2: by tensor maps",
+        "2: four warps more do nothing but copy, whole tiles by tensor maps (wgmma only)",
         false,
         true}},
       {&Shape::warps, {"kWarps", {}, "warps of a CTA that compute", false, true}},
@@ -163,7 +163,6 @@ std::optional<double> PackedFamily::rank(const Problem& asked, const Config& con
   cost += t.row_tiles == 1 ? 0 : 0.5;
   cost += t.query_in_registers != 0 ? 0 : 0.125;
   cost += t.persistent != 0 ? 0.125 : 0;
-  cost += t.producer == 1 ? 0.125 : 0;
   // Wider panels have fewer bank conflicts; padding is copied for nothing.
   if (t.warpgroups()) cost += t.panel_bytes() / (16.0 * t.head_dim) + 8.0 / t.swizzle;
   return cost;
@@ -201,7 +200,7 @@ std::vector<TensorMapSlot> packed_maps(const PackedAttentionProblem& p, const Sh
 std::string PackedFamily::source(const Problem& problem, const Config& config) const {
   const PackedAttentionProblem& p = packed_attention_of(problem);
   const Shape t = packed_geometry(p, config);
-  const std::string entry = t.producer == 2
+  const std::string entry = t.producer != 0
                                 ? mapped_entry(t)
                                 : entry_text(formatted("{}, {}", t.threads(), t.min_ctas), kEntry,
                                              "PackedAttentionParams", "packed_attention");
@@ -230,7 +229,7 @@ LaunchPlan PackedFamily::plan(const Problem& problem, const Config& config,
   launch.shape.shared_bytes = static_cast<std::uint32_t>(t.shared_bytes());
   launch.params = parameter_bytes(params);
   launch.pointers = packed_attention_pointers();
-  if (t.producer == 2) {
+  if (t.producer != 0) {
     launch.map_bytes = sizeof(PackedTensorMaps);
     launch.maps = packed_maps(p, t);
   }
@@ -287,25 +286,25 @@ class PackedSm90Pipelined final : public PackedFamily {
  public:
   std::string_view name() const override { return "sm90_pipelined"; }
   bool owns(const Config& config) const override { return is_set(config, "kProducer"); }
-  std::optional<std::string> refusal(const Problem&, const DeviceInfo& device) const override {
-    return lacks_wgmma(device);
+  std::optional<std::string> refusal(const Problem& problem,
+                                     const DeviceInfo& device) const override {
+    if (auto refused = lacks_wgmma(device)) return refused;
+    if (maps_fit(packed_attention_of(problem))) return std::nullopt;
+    return "tensor maps need strides that are not 0 and below 2^40 bytes";
   }
   bool is_of_one_architecture() const override { return true; }
-  bool reads_tensor_maps(const Config& config) const override {
-    return config.find("kProducer").value_or(0) == 2;
-  }
+  bool reads_tensor_maps(const Config&) const override { return true; }
   // Warps that only copy spill where it does not matter.
   int harmless_spill_bytes() const override { return 192; }
 
  private:
   Values values(const PackedAttentionProblem& p) const override {
-    return {
-        {"kSwizzle", panels_of(p)},
-        {"kProducer", maps_fit(p) ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1}},
-        {"kPersistent", {1}},
-        {"kWarps", {4, 8, 12}},
-        {"kBlockN", step_widths(p, {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 208})},
-        {"kStages", {2, 3, 4}}};
+    return {{"kSwizzle", panels_of(p)},
+            {"kProducer", {2}},
+            {"kPersistent", {1}},
+            {"kWarps", {4, 8, 12}},
+            {"kBlockN", step_widths(p, {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 208})},
+            {"kStages", {2, 3, 4}}};
   }
   // As the fixed kernels': three warpgroups where their registers suffice for wide steps.
   Likely likely(const PackedAttentionProblem& p) const override {

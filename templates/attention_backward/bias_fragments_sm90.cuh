@@ -84,6 +84,12 @@ struct BiasTiles {
   }
 };
 
+// The shared memory of a pass with a bias, which has more barriers.
+template <class T>
+struct BiasPassShared : BackwardShared<T> {
+  __device__ __forceinline__ void init() const { BiasTiles<T>{this->base}.init(); }
+};
+
 // The copies of a bias's fragments, by one thread.
 template <class T>
 struct BiasCopies {

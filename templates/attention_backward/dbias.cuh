@@ -105,11 +105,7 @@ struct DbiasWarp {
 
   __device__ __forceinline__ DbiasWarp(const AttentionBackwardParams& params, int this_lane)
       : p(params), lanes(this_lane), lane(this_lane) {
-#pragma unroll
-    for (int j = 0; j < T::kTileKeys / 8; ++j) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sums[j][i] = 0.f;
-    }
+    clear(sums);
   }
 
   // One batch entry's and head's share.

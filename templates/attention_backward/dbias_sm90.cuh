@@ -295,22 +295,10 @@ template <class Config>
 __device__ __forceinline__ void attention_backward_dbias_sm90(
     const AttentionBackwardSm90BiasParams& p, const AttentionBackwardTensorMaps& maps) {
   using T = DbiasSm90Traits<Config>;
-  extern __shared__ __align__(1024) char shared_memory[];
-  const DbiasShared<T> shared{shared_address(shared_memory)};
-  if (threadIdx.x == T::kGroups * kGroupThreads) {
-    prefetch_map(maps.q);
-    prefetch_map(maps.k);
-  }
-  if (threadIdx.x == 0) shared.init();
-  wait_for_earlier_grids();
-  __syncthreads();
-  if (threadIdx.x >= T::kGroups * kGroupThreads) {
-    if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kCopyRegisters>();
-    if (threadIdx.x == T::kGroups * kGroupThreads) dbias_produce<T>(p, maps, shared);
-  } else {
-    if constexpr (T::kTradesRegisters) warpgroup_reg_alloc<T::kComputeRegisters>();
-    dbias_consume<T>(p, shared);
-  }
+  using Shared = DbiasShared<T>;
+  run_pass<T, Shared>(
+      maps.q, maps.k, [&](const Shared& shared) { dbias_produce<T>(p, maps, shared); },
+      [&](const Shared& shared) { dbias_consume<T>(p, shared); });
 }
 
 // Adds what units have of an entry; as many CTAs for each.

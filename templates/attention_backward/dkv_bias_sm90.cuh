@@ -57,9 +57,14 @@ __device__ __forceinline__ void dkv_bias_produce(const AttentionBackwardSm90Bias
 // A warpgroup's 64 keys. `scale` is that of the scores.
 template <class T>
 struct BiasKeyRows : KeyRows<T> {
-  using typename KeyRows<T>::E;
+  using E = Element<T::kElement>;
   BiasTiles<T> tiles;
   int group;
+
+  __device__ __forceinline__ BiasKeyRows(const BackwardShared<T>& shared,
+                                         PipelineState<T::kStages>& at, float scale, int row0,
+                                         const BiasTiles<T>& bias_tiles, int warpgroup)
+      : KeyRows<T>(shared, at, scale, row0), tiles(bias_tiles), group(warpgroup) {}
 
   // From the rows' tiles at `rows`, whose copies are complete.
   __device__ __forceinline__ void begin(u32 rows) {
@@ -67,9 +72,6 @@ struct BiasKeyRows : KeyRows<T> {
     this->v.load(rows + T::RowTile::kBytes, this->row0 % T::kBlockRows);
 #pragma unroll
     for (int i = 0; i < T::kHeadDim / 2; ++i) this->dk[i] = this->dv[i] = 0.f;
-    this->before = -1;
-#pragma unroll
-    for (auto& fragment : this->ds) fragment[0] = fragment[1] = fragment[2] = fragment[3] = 0;
   }
 
   // Step number `number`, of kWidth queries. Those that are not there have an infinite log-sum-exp:
@@ -156,27 +158,17 @@ __device__ __forceinline__ void dkv_bias_consume(const AttentionBackwardSm90Bias
     if (row0 >= T::kKeys) {
       release_tile<1>(rows_empty);
 #pragma unroll 1
-      for (int step = 0; step < T::kSteps; ++step, at.advance()) {
-        mbarrier_wait(shared.full(at.index), at.phase);
-        release_tile<1>(shared.empty(at.index));
-      }
+      for (int step = 0; step < T::kSteps; ++step) pass_step<T>(shared, at);
       continue;
     }
-    BiasKeyRows<T> rows{{shared, at, p.call.scale, row0}, tiles, group};
+    BiasKeyRows<T> rows(shared, at, p.call.scale, row0, tiles, group);
     rows.begin(tiles.rows(rows_at.index));
     if constexpr (T::kInRegisters) release_tile<1>(rows_empty);
     dkv_bias_steps<T>(rows);
     rows.finish();
     if constexpr (!T::kInRegisters) release_tile<1>(rows_empty);
 
-    const int warp = threadIdx.x / kWarpSize % 4, first = row0 + 16 * warp;
-    const u32 staging = shared.staging(group) + 16 * warp * T::kStagingPitch;
-    store_gradients<T>(static_cast<u16*>(p.dk) + item.batch * p.dk_view.batch +
-                           item.head * p.dk_view.head + first * p.dk_view.row,
-                       p.dk_view.row, T::kKeys - first, staging, rows.dk, p.call.scale);
-    store_gradients<T>(static_cast<u16*>(p.dv) + item.batch * p.dv_view.batch +
-                           item.head * p.dv_view.head + first * p.dv_view.row,
-                       p.dv_view.row, T::kKeys - first, staging, rows.dv, 1.f);
+    store_dkv(p, rows, item, row0, shared.staging(group));
   }
 }
 
@@ -184,22 +176,10 @@ template <class Config>
 __device__ __forceinline__ void attention_backward_dkv_bias_sm90(
     const AttentionBackwardSm90BiasParams& p, const AttentionBackwardTensorMaps& maps) {
   using T = BiasKeyPass<Config>;
-  extern __shared__ __align__(1024) char shared_memory[];
-  const BackwardShared<T> shared{shared_address(shared_memory)};
-  if (threadIdx.x == T::kGroups * kGroupThreads) {
-    prefetch_map(maps.k);
-    prefetch_map(maps.q);
-  }
-  if (threadIdx.x == 0) BiasTiles<T>{shared.base}.init();
-  wait_for_earlier_grids();
-  __syncthreads();
-  if (threadIdx.x >= T::kGroups * kGroupThreads) {
-    if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kCopyRegisters>();
-    if (threadIdx.x == T::kGroups * kGroupThreads) dkv_bias_produce<T>(p, maps, shared);
-  } else {
-    if constexpr (T::kTradesRegisters) warpgroup_reg_alloc<T::kComputeRegisters>();
-    dkv_bias_consume<T>(p, shared);
-  }
+  using Shared = BiasPassShared<T>;
+  run_pass<T, Shared>(
+      maps.k, maps.q, [&](const Shared& shared) { dkv_bias_produce<T>(p, maps, shared); },
+      [&](const Shared& shared) { dkv_bias_consume<T>(p, shared); });
 }
 
 }  // namespace vitune

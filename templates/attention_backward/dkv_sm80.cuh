@@ -97,14 +97,8 @@ struct DkvWarp {
         key0(key),
         keys(key_rows, lanes),
         values(value_rows, lanes) {
-#pragma unroll
-    for (int group = 0; group < T::kGroups; ++group) {
-#pragma unroll
-      for (int n = 0; n < T::kHeadTiles; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) dk[group][n][i] = dv[group][n][i] = 0.f;
-      }
-    }
+    clear(dk);
+    clear(dv);
   }
 
   // What sixteen query rows give dK and dV: their tiles, and where their log-sum-exp and delta are.

@@ -57,9 +57,14 @@ __device__ __forceinline__ void dq_bias_produce(const AttentionBackwardSm90BiasP
 // A warpgroup's 64 queries. `scale` is that of the scores, and `lse` in natural units.
 template <class T>
 struct BiasQueryRows : QueryRows<T> {
-  using typename QueryRows<T>::E;
+  using E = Element<T::kElement>;
   BiasTiles<T> tiles;
   int group;
+
+  __device__ __forceinline__ BiasQueryRows(const BackwardShared<T>& shared,
+                                           PipelineState<T::kStages>& at, float scale, int row0,
+                                           const BiasTiles<T>& bias_tiles, int warpgroup)
+      : QueryRows<T>(shared, at, scale, row0), tiles(bias_tiles), group(warpgroup) {}
 
   // From the rows' tiles at `rows`, whose copies are complete, and what load_lse() gave.
   __device__ __forceinline__ void begin(u32 rows, const float (&log_sums)[2]) {
@@ -74,9 +79,6 @@ struct BiasQueryRows : QueryRows<T> {
     }
 #pragma unroll
     for (int i = 0; i < T::kHeadDim / 2; ++i) this->sums[i] = 0.f;
-    this->before = -1;
-#pragma unroll
-    for (auto& fragment : this->ds) fragment[0] = fragment[1] = fragment[2] = fragment[3] = 0;
   }
 
   // Step number `number`, of kWidth keys.
@@ -185,13 +187,10 @@ __device__ __forceinline__ void dq_bias_consume(const AttentionBackwardSm90BiasP
     if (row0 >= T::kQueries) {
       release_tile<1>(rows_empty);
 #pragma unroll 1
-      for (int step = 0; step < T::kSteps; ++step, at.advance()) {
-        mbarrier_wait(shared.full(at.index), at.phase);
-        release_tile<1>(shared.empty(at.index));
-      }
+      for (int step = 0; step < T::kSteps; ++step) pass_step<T>(shared, at);
       continue;
     }
-    BiasQueryRows<T> rows{{shared, at, p.call.scale, row0}, tiles, group};
+    BiasQueryRows<T> rows(shared, at, p.call.scale, row0, tiles, group);
     const i64 head = item.head_index(p);
     rows.begin(tiles.rows(rows_at.index), log_sums);
     // On their way while this head is worked on.
@@ -202,12 +201,7 @@ __device__ __forceinline__ void dq_bias_consume(const AttentionBackwardSm90BiasP
     rows.finish();
     if constexpr (!T::kInRegisters) release_tile<1>(rows_empty);
 
-    const int warp = threadIdx.x / kWarpSize % 4, first = row0 + 16 * warp;
-    store_gradients<T>(static_cast<u16*>(p.dq) + item.batch * p.dq_view.batch +
-                           item.head * p.dq_view.head + first * p.dq_view.row,
-                       p.dq_view.row, T::kQueries - first,
-                       shared.staging(group) + 16 * warp * T::kStagingPitch, rows.sums,
-                       p.call.scale);
+    store_dq(p, rows, item, row0, shared.staging(group));
   }
 }
 
@@ -215,22 +209,10 @@ template <class Config>
 __device__ __forceinline__ void attention_backward_dq_bias_sm90(
     const AttentionBackwardSm90BiasParams& p, const AttentionBackwardTensorMaps& maps) {
   using T = BiasQueryPass<Config>;
-  extern __shared__ __align__(1024) char shared_memory[];
-  const BackwardShared<T> shared{shared_address(shared_memory)};
-  if (threadIdx.x == T::kGroups * kGroupThreads) {
-    prefetch_map(maps.q);
-    prefetch_map(maps.k);
-  }
-  if (threadIdx.x == 0) BiasTiles<T>{shared.base}.init();
-  wait_for_earlier_grids();
-  __syncthreads();
-  if (threadIdx.x >= T::kGroups * kGroupThreads) {
-    if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kCopyRegisters>();
-    if (threadIdx.x == T::kGroups * kGroupThreads) dq_bias_produce<T>(p, maps, shared);
-  } else {
-    if constexpr (T::kTradesRegisters) warpgroup_reg_alloc<T::kComputeRegisters>();
-    dq_bias_consume<T>(p, shared);
-  }
+  using Shared = BiasPassShared<T>;
+  run_pass<T, Shared>(
+      maps.q, maps.k, [&](const Shared& shared) { dq_bias_produce<T>(p, maps, shared); },
+      [&](const Shared& shared) { dq_bias_consume<T>(p, shared); });
 }
 
 }  // namespace vitune

@@ -162,11 +162,7 @@ __device__ void attention_backward_dq(const AttentionBackwardParams& p) {
     work.gradients.init(dout_rows, lane);
     work.operands.begin(call, {row0, g, t, head.batch, head.head});
   }
-#pragma unroll
-  for (int n = 0; n < T::kHeadTiles; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) work.sums[n][i] = 0.f;
-  }
+  clear(work.sums);
   const int end = T::kCausal ? min(call.keys, row0 + 16) : call.keys;  // of what the warp sees
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {

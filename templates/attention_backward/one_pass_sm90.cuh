@@ -15,10 +15,8 @@
 #include "attention_backward/one_pass_deltas.cuh"
 #include "attention_backward/one_pass_dq.cuh"
 #include "attention_backward/one_pass_shared.cuh"
-#include "attention_backward/products_sm90.cuh"
-#include "attention_backward/shared_sm90.cuh"
+#include "attention_backward/rows_sm90.cuh"
 #include "attention_backward/store_sm90.cuh"
-#include "primitives/math.cuh"
 #include "primitives/sync.cuh"
 
 namespace vitune {
@@ -107,13 +105,7 @@ struct OnePassGroup {
                                         u32 stats, float scale) const {
 #pragma unroll
     for (int i = 0; i < kWidth / 16; ++i) {
-      const uint4 four = load_shared_16(stats + i * 128);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const u32 lse = j < 4 ? (j % 2 == 0 ? four.x : four.y) : (j % 2 == 0 ? four.z : four.w);
-        float& weight = s[8 * i + j];
-        weight = exp2_approx(__fmaf_rn(weight, scale, -__uint_as_float(lse)));
-      }
+      weigh_queries(s, i, load_shared_16(stats + i * 128), scale, [](int) { return true; });
     }
     if (T::kLastKeys % kGroupRows != 0 && is_last) {
       // A key that is not there has a score of 0, whose weight may be infinite.
@@ -126,23 +118,6 @@ struct OnePassGroup {
     }
 #pragma unroll
     for (int i = 0; i < kWidth / 4; ++i) weights[i / 4][i % 4] = E::pack(s[2 * i], s[2 * i + 1]);
-  }
-
-  // dS', rounded, from P' and dP'.
-  template <int kWidth>
-  __device__ __forceinline__ void differentiate(const float (&s)[kWidth / 2],
-                                                const float (&dp)[kWidth / 2], u32 stats) {
-#pragma unroll
-    for (int i = 0; i < kWidth / 16; ++i) {
-      const uint4 four = load_shared_16(stats + i * 128 + 64);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float low = __uint_as_float(j < 2 ? four.x : four.z);
-        const float high = __uint_as_float(j < 2 ? four.y : four.w);
-        const int pair = 8 * i + 2 * j;
-        ds[i][j] = E::pack(s[pair] * (dp[pair] - low), s[pair + 1] * (dp[pair + 1] - high));
-      }
-    }
   }
 
   // This warp's columns of the tile that both warpgroups fill, whose rows are queries.
@@ -172,7 +147,10 @@ struct OnePassGroup {
     weigh<kWidth>(s, weights, stats, p.call.scale * kLog2E);
     multiply_over_step<T, kWidth>(dv, weights, shared.dout(slot));
     wgmma_wait<1>();  // the gradients of the weights are there
-    differentiate<kWidth>(s, dp, stats);
+#pragma unroll
+    for (int i = 0; i < kWidth / 16; ++i) {
+      differentiate_queries<T>(ds[i], s, dp, i, load_shared_16(stats + i * 128 + 64), AllKept());
+    }
     mbarrier_wait(shared.gradients_empty(exchange.index), exchange.phase ^ 1);
     hand_over<kWidth>(shared.gradients(exchange.index));
     multiply_over_step<T, kWidth>(dk, ds, shared.queries(slot));

@@ -7,6 +7,7 @@
 
 #include "attention_backward/config.cuh"
 #include "attention_backward/geometry_short.cuh"
+#include "collective/sums.cuh"
 #include "primitives/element.cuh"
 #include "primitives/rules.cuh"
 #include "primitives/shared.cuh"
@@ -55,14 +56,7 @@ __device__ __forceinline__ u32 columns_first(int lane) {
 template <class T>
 __device__ __forceinline__ void multiply_keys(KeyScores<T>& s, u32 rows, u32 queries, int lane) {
   using E = Element<T::kElement>;
-#pragma unroll
-  for (auto& group : s) {
-#pragma unroll
-    for (auto& tile : group) {
-#pragma unroll
-      for (float& score : tile) score = 0.f;
-    }
-  }
+  clear(s);
   const u32 own = rows + rows_first<T::kPitch>(lane);
   const u32 pairs = queries + columns_first<T::kPitch>(lane);
   const u32 halves = queries + (lane & 15) * T::kPitch;
@@ -115,14 +109,7 @@ template <class T, int kTiles, class Operand>
 __device__ __forceinline__ void sum_products(GroupSums<T>& sums, u32 columns, int lane,
                                              Operand&& operand) {
   using E = Element<T::kElement>;
-#pragma unroll
-  for (auto& group : sums) {
-#pragma unroll
-    for (auto& tile : group) {
-#pragma unroll
-      for (float& sum : tile) sum = 0.f;
-    }
-  }
+  clear(sums);
   const u32 whole = columns + rows_first<T::kPitch>(lane);
   const u32 half = columns + (lane & 7) * T::kPitch + (lane >> 3 & 1) * 16;
 #pragma unroll

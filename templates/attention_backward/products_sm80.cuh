@@ -8,6 +8,7 @@
 #include "attention/warp_attention.cuh"
 #include "attention_backward/score_gradients.cuh"
 #include "collective/cp_async_tile.cuh"
+#include "collective/sums.cuh"
 
 namespace vitune {
 
@@ -64,11 +65,7 @@ __device__ __forceinline__ void multiply_rows(ScoreTile<kWidth>& s, const Rows& 
                                               const KeyOperand<T, kWidth, kInRegisters>& keys,
                                               const LaneOffsets<T>& lanes) {
   using E = Element<T::kElement>;
-#pragma unroll
-  for (int j = 0; j < kWidth / 8; ++j) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) s[0][j][i] = 0.f;
-  }
+  clear(s);
 #pragma unroll
   for (int step = 0; step < T::kHeadSteps + T::kHalfStep; ++step) {
     u32 a[4];

@@ -231,16 +231,7 @@ struct KeyBiasSums {
   static constexpr bool kAsked = T::kDbias >= 0;
   float sums[kAsked ? T::kGroups : 1][kAsked ? T::kQueryTiles : 1][4];
 
-  __device__ __forceinline__ KeyBiasSums() {
-#pragma unroll
-    for (auto& group : sums) {
-#pragma unroll
-      for (auto& tile : group) {
-#pragma unroll
-        for (float& sum : tile) sum = 0.f;
-      }
-    }
-  }
+  __device__ __forceinline__ KeyBiasSums() { clear(sums); }
   __device__ __forceinline__ void add(const KeyScores<T>& ds) {
     if constexpr (kAsked) {
 #pragma unroll

@@ -1,5 +1,6 @@
 // templates/attention_backward/shared_sm90.cuh -- The shared memory of a pass of the family sm90:
-// tiles of rows, a ring of steps, and their barriers (collective/pipeline.cuh).
+// tiles of rows, a ring of steps, and their barriers (collective/pipeline.cuh); and the roles that
+// warps have in a pass.
 //
 // A slot of the ring has a tile of each of a step's two operands, and in a pass over keys numbers
 // of its queries. Each warp of each warpgroup waits for every phase of every slot.
@@ -8,6 +9,7 @@
 #include "attention_backward/config_sm90.cuh"
 #include "collective/pipeline.cuh"
 #include "primitives/mbarrier.cuh"
+#include "primitives/sync.cuh"
 #include "primitives/tensor_copy.cuh"
 #include "primitives/wgmma.cuh"
 
@@ -73,6 +75,64 @@ __device__ __forceinline__ void tma_load_rows(u32 tile, const void* map, u32 ful
       copy_box(tile + atom * Tile::kAtomBytes + box * Tile::kRowBytes, map, full,
                atom * Tile::kAtomColumns, row + box, head, batch);
     }
+  }
+}
+
+// Starts the copies of a block's rows of head `head`, the tiles of kOperands tensors one after the
+// other; by one thread.
+template <class T, int kOperands>
+__device__ __forceinline__ void load_row_tiles(u32 tiles, const void* const (&maps)[kOperands],
+                                               u32 full, int row0, int head, int batch) {
+  mbarrier_expect(full, kOperands * T::RowTile::kBytes);
+#pragma unroll
+  for (int i = 0; i < kOperands; ++i) {
+    tma_load_rows<typename T::RowTile, T::kBlockRows, kGroupRows>(tiles + i * T::RowTile::kBytes,
+                                                                  maps[i], full, row0, head, batch);
+  }
+}
+
+// Starts the copies of both tiles of a step, from row `row` of head `head` on; by one thread, which
+// has told the slot's barrier of T::kStageBytes.
+template <class T>
+__device__ __forceinline__ void load_step_tiles(const BackwardShared<T>& shared, int slot,
+                                                const void* first, const void* second, int row,
+                                                int head, int batch) {
+  tma_load_rows<typename T::StepTile, T::kStep, T::kStep>(shared.first(slot), first,
+                                                          shared.full(slot), row, head, batch);
+  tma_load_rows<typename T::StepTile, T::kStep, T::kStep>(shared.second(slot), second,
+                                                          shared.full(slot), row, head, batch);
+}
+
+// A step of a block that a warpgroup has no rows of.
+template <class T>
+__device__ __forceinline__ void pass_step(const BackwardShared<T>& shared,
+                                          PipelineState<T::kStages>& at) {
+  mbarrier_wait(shared.full(at.index), at.phase);
+  release_tile<1>(shared.empty(at.index));
+  at.advance();
+}
+
+// A pass, whose barriers Shared::init() makes: produce(shared) by the thread that copies,
+// consume(shared) by the warpgroups that compute.
+template <class T, class Shared, class Produce, class Consume>
+__device__ __forceinline__ void run_pass(const void* row_map, const void* step_map,
+                                         Produce&& produce, Consume&& consume) {
+  constexpr int kCopier = T::kGroups * kGroupThreads;
+  extern __shared__ __align__(1024) char shared_memory[];
+  const Shared shared{shared_address(shared_memory)};
+  if (threadIdx.x == kCopier) {
+    prefetch_map(row_map);
+    prefetch_map(step_map);
+  }
+  if (threadIdx.x == 0) shared.init();
+  wait_for_earlier_grids();
+  __syncthreads();
+  if (threadIdx.x >= kCopier) {
+    if constexpr (T::kTradesRegisters) warpgroup_reg_dealloc<T::kCopyRegisters>();
+    if (threadIdx.x == kCopier) produce(shared);
+  } else {
+    if constexpr (T::kTradesRegisters) warpgroup_reg_alloc<T::kComputeRegisters>();
+    consume(shared);
   }
 }
 

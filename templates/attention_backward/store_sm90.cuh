@@ -39,4 +39,31 @@ __device__ __forceinline__ void store_gradients(u16* to, long long stride, int r
   }
 }
 
+// dQ of a warpgroup's rows from row0 on, of head item.head of item.batch.
+template <class Rows, class Item>
+__device__ __forceinline__ void store_dq(const AttentionBackwardParams& p, const Rows& rows,
+                                         const Item& item, int row0, u32 staging) {
+  using T = typename Rows::Pass;
+  const int warp = threadIdx.x / kWarpSize % 4, first = row0 + 16 * warp;
+  store_gradients<T>(static_cast<u16*>(p.dq) + item.batch * p.dq_view.batch +
+                         item.head * p.dq_view.head + first * p.dq_view.row,
+                     p.dq_view.row, T::kQueries - first, staging + 16 * warp * T::kStagingPitch,
+                     rows.sums, p.call.scale);
+}
+
+// dK and dV of the same.
+template <class Rows, class Item>
+__device__ __forceinline__ void store_dkv(const AttentionBackwardParams& p, const Rows& rows,
+                                          const Item& item, int row0, u32 staging) {
+  using T = typename Rows::Pass;
+  const int warp = threadIdx.x / kWarpSize % 4, first = row0 + 16 * warp;
+  const u32 own = staging + 16 * warp * T::kStagingPitch;
+  store_gradients<T>(static_cast<u16*>(p.dk) + item.batch * p.dk_view.batch +
+                         item.head * p.dk_view.head + first * p.dk_view.row,
+                     p.dk_view.row, T::kKeys - first, own, rows.dk, p.call.scale);
+  store_gradients<T>(static_cast<u16*>(p.dv) + item.batch * p.dv_view.batch +
+                         item.head * p.dv_view.head + first * p.dv_view.row,
+                     p.dv_view.row, T::kKeys - first, own, rows.dv, 1.f);
+}
+
 }  // namespace vitune

@@ -31,7 +31,6 @@ struct PackedNumbers : C {
   // which only follows that there are several steps.
   static constexpr int kKeys = kG.producer != 0 ? 2 * kG.block_n : 0;
   static constexpr int kProducer = kG.producer != 0;
-  static constexpr bool kMapped = kG.producer == 2;
   static constexpr int kCopyBytes = 16;
   static constexpr int kBias = 0, kBiasVector = 0, kMaskVector = 0;
   static constexpr bool kMask = false, kBiasAligned = false, kBiasOneRow = false;
@@ -56,8 +55,7 @@ template <class Packed>
 struct HeldTraits : Packed {
   static constexpr bool kHoldsReference =
       Packed::kElement == 1 && !Packed::kCausal && !Packed::kLse && Packed::kManySteps;
-  // Threads that copy in two ways spill less.
-  static constexpr int kCopyRegisters = Packed::kMapped ? 40 : Packed::kCopyRegisters;
+  static constexpr int kCopyRegisters = 40;  // threads that copy in two ways spill less
   static constexpr int kComputeRegisters =
       (Packed::kAllRegisters - kCopyRegisters) / Packed::kGroups / 8 * 8;
 };

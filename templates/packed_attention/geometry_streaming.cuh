@@ -12,7 +12,7 @@ namespace vitune {
 struct PackedGeometry {
   // Tunables.
   int swizzle;             // bytes of a panel's row; 0: padded rows and mma.sync
-  int producer;            // a warpgroup more does nothing but copy; 2: whole tiles by TMA
+  int producer;            // 2: a warpgroup more does nothing but copy, whole tiles by TMA; or 0
   int warps;               // of a CTA that compute
   int row_tiles;           // 16-row tiles of a warp
   int block_n;             // keys per step

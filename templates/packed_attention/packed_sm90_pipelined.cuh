@@ -10,9 +10,8 @@
 // outgrow fp32 the rows are computed again, behind all items, since code in the loop costs time
 // although it never runs.
 //
-// A tile that ends with the sequence is copied with cp.async: rows behind the last one become
-// zeros, where a box of a tensor map would bring the neighbour's. With kMapped all other tiles come
-// by TMA.
+// Tiles come by TMA, but for one that ends with the sequence, which is copied with cp.async: rows
+// behind the last one become zeros, where a box of a tensor map would bring the neighbour's.
 #pragma once
 
 #include "attention/forward_sm90_pipelined.cuh"
@@ -40,31 +39,31 @@ struct PackedRows {
 template <class T>
 struct PackedProducer {
   const PipelinedShared<T>& shared;
-  const PackedTensorMaps* maps;  // kMapped
+  const PackedTensorMaps& maps;
   int thread = threadIdx.x % T::kCopyThreads;
   KeyState<T> at;  // or of values
   QueryState<T> query_at;
 
   __device__ __forceinline__ PackedProducer(const PipelinedShared<T>& memory,
-                                            const PackedTensorMaps* tensor_maps)
+                                            const PackedTensorMaps& tensor_maps)
       : shared(memory), maps(tensor_maps) {}
 
   __device__ __forceinline__ void keys(const PackedRows& rows) {
     mbarrier_wait(shared.keys_empty(at.index), at.phase ^ 1);
     copy<typename T::KeyTile, T::kKeyRows>(shared.keys(at.index), shared.keys_full(at.index), rows,
-                                           maps->k);
+                                           maps.k);
     at.advance();
   }
   __device__ __forceinline__ void values(const PackedRows& rows) {
     mbarrier_wait(shared.values_empty(at.index), at.phase ^ 1);
     copy<typename T::ValueTile, T::kValueRows>(shared.values(at.index),
-                                               shared.values_full(at.index), rows, maps->v);
+                                               shared.values_full(at.index), rows, maps.v);
     at.advance();
   }
   __device__ __forceinline__ void queries(const PackedRows& rows) {
     mbarrier_wait(shared.queries_empty(query_at.index), query_at.phase ^ 1);
     copy<typename T::QueryTile, kGroupRows>(shared.queries(query_at.index),
-                                            shared.queries_full(query_at.index), rows, maps->q);
+                                            shared.queries_full(query_at.index), rows, maps.q);
     query_at.advance();
   }
 
@@ -72,15 +71,13 @@ struct PackedProducer {
   template <class Tile, int kRows>
   __device__ __forceinline__ void copy(u32 tile, u32 full, const PackedRows& rows,
                                        const void* map) const {
-    if constexpr (T::kMapped) {
-      if (kRows <= rows.count) {
-        if (thread != 0) {
-          mbarrier_arrive(full);
-        } else {
-          copy_whole<Tile, kRows>(tile, full, rows, map);
-        }
-        return;
+    if (kRows <= rows.count) {
+      if (thread != 0) {
+        mbarrier_arrive(full);
+      } else {
+        copy_whole<Tile, kRows>(tile, full, rows, map);
       }
+      return;
     }
     stream_tile<Tile, kRows, 0, T::kCopyThreads, T::kCopyBytes>(
         tile, static_cast<const u16*>(rows.from) + rows.row * rows.step, rows.step, rows.count,
@@ -131,7 +128,7 @@ __device__ __forceinline__ void produce_item(PackedProducer<T>& producer, bool o
 
 template <class T>
 __device__ __forceinline__ void produce_packed(const PackedAttentionParams& p,
-                                               const PackedTensorMaps* maps,
+                                               const PackedTensorMaps& maps,
                                                const PipelinedShared<T>& shared) {
   const bool of_values = threadIdx.x / kWarpSize % 4 >= 2;
   PackedProducer<T> producer(shared, maps);
@@ -237,19 +234,16 @@ __device__ __forceinline__ void consume_packed(const PackedAttentionParams& p,
   }
 }
 
-template <class Config, class... Maps>
+template <class Config>
 __device__ __forceinline__ void packed_attention(const PackedAttentionParams& p,
-                                                 const Maps&... tensor_maps) {
+                                                 const PackedTensorMaps& maps) {
   using T = HeldTraits<PackedTraits<PipelinedTraits<PackedNumbers<Config>>>>;
-  static_assert(sizeof...(Maps) == T::kMapped, "kMapped needs tensor maps");
-  const PackedTensorMaps* maps = nullptr;
-  if constexpr (T::kMapped) maps = (&tensor_maps, ...);
   extern __shared__ __align__(1024) char shared_memory[];
   const PipelinedShared<T> shared{shared_address(shared_memory)};
-  if (T::kMapped && threadIdx.x == T::kGroups * kGroupThreads) {
-    prefetch_map(maps->k);
-    prefetch_map(maps->q);
-    prefetch_map(maps->v);
+  if (threadIdx.x == T::kGroups * kGroupThreads) {
+    prefetch_map(maps.k);
+    prefetch_map(maps.q);
+    prefetch_map(maps.v);
   }
   if (threadIdx.x == 0) shared.init(4 * T::kGroups);
   clear_tiles<T>(shared);

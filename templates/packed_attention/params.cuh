@@ -16,7 +16,7 @@ struct PackedAttentionParams {
   int longest_q, longest_k;  // queries and keys of a sequence: at most
 };
 
-// q, k and v over {d, token, head}: second argument of kernels with kMapped.
+// q, k and v over {d, token, head}: second argument of kernels with producer warps.
 struct alignas(128) PackedTensorMaps {
   unsigned char q[128], k[128], v[128];
 };

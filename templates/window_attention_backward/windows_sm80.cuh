@@ -99,13 +99,7 @@ struct BiasSums {
       : partial(T::kDbias ? p.partials + i64(blockIdx.x) * T::kWindowKeys * T::kWindowKeys
                           : nullptr),
         is_first(true) {
-    if constexpr (T::kSumsInRegisters) {
-#pragma unroll
-      for (auto& tile : sums) {
-#pragma unroll
-        for (float& sum : tile) sum = 0.f;
-      }
-    }
+    if constexpr (T::kSumsInRegisters) clear(sums);
   }
   template <int kWidth>
   __device__ __forceinline__ void add(const ScoreTile<kWidth>& ds, const RowPlace& place,
@@ -206,15 +200,6 @@ struct PairScores {
   }
 };
 
-template <class T>
-__device__ __forceinline__ void clear(float (&sums)[T::kHeadTiles][4]) {
-#pragma unroll
-  for (auto& tile : sums) {
-#pragma unroll
-    for (float& sum : tile) sum = 0.f;
-  }
-}
-
 // A warp and what it walks with: lanes' offsets, the CTA's memory, its sums.
 template <class T>
 struct WindowWarp {
@@ -251,7 +236,7 @@ struct WindowWarp {
       const QueryRows<T> queries(p.forward.call, rows_at(place, row0), rows.queries + at,
                                  rows.gradients + at);
       float sums[T::kHeadTiles][4];
-      clear<T>(sums);
+      clear(sums);
       if constexpr (T::kSteps == 1) {
         add_only_step(sums, queries, rows);
       } else {
@@ -269,8 +254,8 @@ struct WindowWarp {
 #pragma unroll 1
     for (int key0 = 16 * warp; key0 < T::kRows; key0 += 16 * T::kWarps) {
       float dk[T::kHeadTiles][4], dv[T::kHeadTiles][4];
-      clear<T>(dk);
-      clear<T>(dv);
+      clear(dk);
+      clear(dv);
 #pragma unroll 1
       for (int row0 = 0; row0 < T::kRows; row0 += 16) {
         const u32 at = row0 * T::kPitch + lane_block<T>(lane);

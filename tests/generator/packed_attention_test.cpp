@@ -174,6 +174,25 @@ TEST(PackedAttentionSpaceTest, EveryProblemHasADefaultInsideItsSpace) {
   }
 }
 
+TEST(PackedAttentionSpaceTest, StridesThatNoTensorMapTakesAreForOtherFamilies) {
+  const DeviceInfo device = testing_support::h200_device();
+  const Family& pipelined = packed_attention_sm90_pipelined();
+  const auto refusal_of = [&](const std::string& view) {
+    const ProblemPtr p = packed_attention().parse("bf16 lengths=512x2 h=4 d=64" + view);
+    return pipelined.refusal(*p, device);
+  };
+  EXPECT_EQ(refusal_of(""), std::nullopt);
+  for (const char* const view : {" k=0x64", " v=256x0", " q=0x0"}) {
+    EXPECT_THAT(refusal_of(view).value_or(""), HasSubstr("strides that are not 0")) << view;
+    const ProblemPtr p =
+        packed_attention().parse(std::string("bf16 lengths=512x2 h=4 d=64") + view);
+    EXPECT_FALSE(testing_support::space_of(p, device).enumerate("sm90").empty()) << view;
+    for (const Config& each : testing_support::defaults_of(p, device)) {
+      EXPECT_FALSE(pipelined.owns(each)) << view << ' ' << each.text();
+    }
+  }
+}
+
 TEST(PackedAttentionOperatorTest, ConfigsServeOtherTokensSequencesAndHeads) {
   const auto same = [](const char* a, const char* b) {
     return packed_attention().kernel_class(*packed_attention().parse(a)) ==

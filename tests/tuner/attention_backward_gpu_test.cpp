@@ -224,12 +224,7 @@ class AttentionBackwardMistakesGpuTest : public AttentionBackwardGpuTest,
 TEST_P(AttentionBackwardMistakesGpuTest, EachIsSeen) {
   const ProblemPtr problem = parse_problem(GetParam().problem);
   const Config config = config_of(*problem, 2, 2, GetParam().dbias_stages);
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : GetParam().mistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "")
-        << mistake.words << " -> " << mistake.others;
-  }
+  expect_seen(problem, config, GetParam().mistakes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, AttentionBackwardMistakesGpuTest,

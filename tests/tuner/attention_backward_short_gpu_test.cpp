@@ -199,12 +199,7 @@ TEST_P(AttentionBackwardShortMistakesGpuTest, EachIsSeen) {
   // Of a bias that is summed up.
   const ProblemPtr problem = parse_problem(on_device(text_of(GetParam().problem), "90", "7200"));
   const Config config = config_of(*problem, GetParam().blocks);
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : GetParam().mistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "")
-        << mistake.words << " -> " << mistake.others;
-  }
+  expect_seen(problem, config, GetParam().mistakes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, AttentionBackwardShortMistakesGpuTest,

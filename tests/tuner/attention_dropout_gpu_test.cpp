@@ -41,6 +41,8 @@ constexpr char kSm80[] = "attention/forward_sm80_dropout.cuh";
 constexpr char kPipelined[] = "attention/forward_sm90_pipelined_dropout.cuh";
 constexpr char kBackward[] = "attention_backward/dropout_sm80.cuh";
 constexpr char kBackwardSm90[] = "attention_backward/dropout_sm90.cuh";
+constexpr char kDqSm90[] = "attention_backward/dq_sm90.cuh";
+constexpr char kDkvSm90[] = "attention_backward/dkv_sm90.cuh";
 
 // Of the draw, whatever the kernel: numbers of another generator, seed, offset, head or threshold,
 // rows and keys exchanged, bytes of the other thread's cell.
@@ -89,18 +91,18 @@ constexpr Mistake kOfBackward[] = {
 };
 
 constexpr Mistake kOfBackwardSm90[] = {
-    {kBackwardSm90, "__fmaf_rn(dp[i], __uint_as_float(factor)", "__fmaf_rn(dp[i], 1.f"},
-    {kBackwardSm90, "__fmaf_rn(dp[at], factor(i, j)", "__fmaf_rn(dp[at], 1.f"},
-    {kBackwardSm90, "s[8 * i + j] * factor(i, j)", "s[8 * i + j]"},
-    {kBackwardSm90, "key0 + 32 * i);", "key0 + 32 * i + 16);"},
-    {kBackwardSm90, "query0 + 32 * i);", "query0);"},
-    {kBackwardSm90, "value(i / 4 % 4, i % 4)", "value(i / 4 % 4, i % 4 ^ 1)"},
+    {kBackwardSm90, "__fmaf_rn(dp, factor(at)", "__fmaf_rn(dp, 1.f"},
+    {kBackwardSm90, "weight * factor(at)", "weight"},
+    {kBackwardSm90, "Pass::kStep + 32 * i);", "Pass::kStep + 32 * i + 16);"},
+    {kBackwardSm90, "Pass::kStep + 32 * i);", "Pass::kStep);"},
+    {kBackwardSm90, "value(at / 4 % 4, at % 4)", "value(at / 4 % 4, at % 4 ^ 1)"},
     {kBackwardSm90, "(is_odd ? 4 : 0)", "0"},
     {kBackwardSm90, "sixteens[1] = is_odd ? mine : other", "sixteens[1] = other"},
-    {kBackwardSm90, "int word = 2 * (j % 2) + j / 4", "int word = 2 * (j / 4) + j % 2"},
+    {kBackwardSm90, "int word = 2 * (i % 2) + tile % 2", "int word = 2 * (tile % 2) + i % 2"},
     {kBackwardSm90, "odd_bytes = is_odd ? 0x1111u : 0u", "odd_bytes = 0u"},
-    {kBackwardSm90, "begin(params.dropout, item.head_index)", "begin(params.dropout, item.head)"},
-    {kBackwardSm90, "item.batch * p.call.heads + head)", "item.batch * p.call.heads)"},
+    {kDqSm90, "begin_head(rows, item.head_index)", "begin_head(rows, item.head)"},
+    {kDkvSm90, "begin_head(rows, item.batch * p.call.heads + item.head * p.call.heads_per_kv + i)",
+     "begin_head(rows, item.batch * p.call.heads)"},
     {kBackwardSm90, "row0 + int(threadIdx.x) / kWarpSize % 4 * 16", "row0"},
 };
 
@@ -176,12 +178,7 @@ class AttentionDropoutMistakesGpuTest : public AttentionDropoutGpuTest,
 TEST_P(AttentionDropoutMistakesGpuTest, EachIsSeen) {
   const ProblemPtr problem = parse_problem(GetParam().problem);
   const Config config = whole(*problem, GetParam().config);
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : GetParam().mistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "")
-        << mistake.words << " -> " << mistake.others;
-  }
+  expect_seen(problem, config, GetParam().mistakes);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -239,17 +236,11 @@ INSTANTIATE_TEST_SUITE_P(
         Unordered{"KeysOfDqSm90",
                   kGradients,
                   kBackwardSm90Config,
-                  {kBackwardSm90,
-                   "KeptRows<2> kept[ceil_div(kWidth, 32)];\n    mbarrier_wait(this->shared.full("
-                   "index), phase);",
-                   "KeptRows<2> kept[ceil_div(kWidth, 32)];"}},
+                  {kDqSm90, "mbarrier_wait(rows.shared.full(slot), rows.at.phase);", ""}},
         Unordered{"RowsOfDkvSm90",
                   kGradients,
                   kBackwardSm90Config,
-                  {kBackwardSm90,
-                   "KeptKeys kept[ceil_div(kWidth, 32)];\n    mbarrier_wait(this->shared.full("
-                   "index), phase);",
-                   "KeptKeys kept[ceil_div(kWidth, 32)];"}}),
+                  {kDkvSm90, "mbarrier_wait(rows.shared.full(slot), rows.at.phase);", ""}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

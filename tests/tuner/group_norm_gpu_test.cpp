@@ -99,13 +99,9 @@ TEST_F(GroupNormGpuTest, MistakesAreSeen) {
       parse_problem("group_norm fp32 n=1 c=40 l=1005 g=4 nhwc weight bias silu");
   const Config config =
       Config::parse("kChunks=4 kGroups=2 kThreads=128 kPieces=2 kEarlyStart=0 kStreaming=0");
-  Verifier verifier = verifier_of(problem);
   const ParameterSpace space = group_norm().space(*problem, device_);
   ASSERT_EQ(space.explain(space.completed(config)), std::nullopt);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kMistakes);
 }
 
 }  // namespace

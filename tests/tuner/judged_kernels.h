@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
 
 #include "generator/operator.h"
@@ -82,6 +83,17 @@ class JudgedKernelsTest : public GpuTest {
       return found.status == TrialStatus::kOk ? "" : found.reason;
     } catch (const Error& fault) {
       return fault.what();
+    }
+  }
+
+  // The kernel is right as it is, and the judge sees each of the mistakes in it.
+  void expect_seen(const ProblemPtr& problem, const Config& config,
+                   std::span<const Mistake> mistakes) const {
+    Verifier verifier = verifier_of(problem);
+    ASSERT_EQ(verdict(verifier, *problem, config), "") << config.text();
+    for (const Mistake& mistake : mistakes) {
+      EXPECT_NE(verdict(verifier, *problem, config, &mistake), "")
+          << mistake.words << " -> " << mistake.others << "; " << config.text();
     }
   }
 

@@ -137,13 +137,9 @@ TEST_F(LinearGpuTest, MistakesAreSeen) {
   const ProblemPtr problem =
       parse_problem("linear bf16 m=39 n=72 k=88 norm=layer bias act=gelu scale");
   const Config config = Config::parse(kMistaken);
-  Verifier verifier = verifier_of(problem);
   const ParameterSpace space = linear().space(*problem, device_);
   ASSERT_EQ(space.explain(space.completed(config)), std::nullopt);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kMistakes);
 }
 
 // A fault ends a process's use of the device: each launches in a process of its own.

@@ -85,11 +85,7 @@ TEST_F(LinearPartsGpuTest, MistakesAreSeen) {
   const ProblemPtr problem =
       parse_problem("linear bf16 m=100 n=136 k=648 norm=layer bias act=gelu scale residual");
   const Config config = config_of(64, 4, 2);
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kMistakes);
 }
 
 class LinearPartsUnorderedGpuTest : public LinearPartsGpuTest,

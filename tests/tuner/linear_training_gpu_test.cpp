@@ -254,13 +254,9 @@ class LinearTrainingMistakesGpuTest : public LinearTrainingGpuTest,
 
 TEST_P(LinearTrainingMistakesGpuTest, AreSeen) {
   const ProblemPtr problem = parse_problem(GetParam().problem);
-  Verifier verifier = verifier_of(problem);
   for (const Config& config : GetParam().configs) {
     if (!has(config)) continue;
-    ASSERT_EQ(verdict(verifier, *problem, config), "") << config.text();
-    for (const Mistake& mistake : GetParam().mistakes) {
-      EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-    }
+    expect_seen(problem, config, GetParam().mistakes);
   }
 }
 

@@ -132,31 +132,19 @@ TEST_F(MapGpuTest, MistakesAreSeen) {
   const ProblemPtr problem = parse_problem(
       "map n=9x2x3x24 a=u8@144x1x48x2 b=fp32@72x0x0x3 c=bf16@0x72x24x1 x=sub(add(a,b),c) out=bf16");
   const Config config = Config::parse("kAcross=0 kVector=8 kRowThreads=1 kThreads=64 kUnroll=2");
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kMistakes);
 }
 
 TEST_F(MapGpuTest, MistakesOfReductionsAreSeen) {
   const ProblemPtr problem = parse_problem("map n=5 over=1200 a=bf16 x=a softmax out=fp32");
   const Config config = Config::parse("kAcross=0 kVector=8 kRowThreads=64 kThreads=128 kUnroll=2");
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kReducedMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kReducedMistakes);
 }
 
 TEST_F(MapGpuTest, MistakesOfReductionsAcrossAreSeen) {
   const ProblemPtr problem = parse_problem("map n=3x24 over=50 a=bf16@1200x1+24 x=a mean out=fp32");
   const Config config = Config::parse("kAcross=1 kVector=8 kRowThreads=16 kThreads=64 kUnroll=2");
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kAcrossMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kAcrossMistakes);
 }
 
 // Where there is no number: compilers and libraries differ in a NaN's bits.

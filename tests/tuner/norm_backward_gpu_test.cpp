@@ -121,14 +121,9 @@ TEST_F(NormBackwardGpuTest, MistakesAreSeen) {
       Config::parse("kRowThreads=16 kRows=8 kVector=4 kAhead=1 kCtas=3 kStreaming=0");
   const Config wide =
       Config::parse("kRowThreads=64 kRows=2 kVector=4 kAhead=0 kCtas=1 kStreaming=0");
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  ASSERT_EQ(verdict(verifier, *problem, wide), "");
-  for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
-  constexpr Mistake kOneWarp = {kRowSums, "int j = 0; j < kWarps", "int j = 0; j + 1 < kWarps"};
-  EXPECT_NE(verdict(verifier, *problem, wide, &kOneWarp), "");
+  constexpr Mistake kOneWarp[] = {{kRowSums, "int j = 0; j < kWarps", "int j = 0; j + 1 < kWarps"}};
+  expect_seen(problem, config, kMistakes);
+  expect_seen(problem, wide, kOneWarp);
 }
 
 // Statistics that are given: read for the right row, and not taken from x.
@@ -141,11 +136,7 @@ TEST_F(NormBackwardGpuTest, MistakesWithGivenStatisticsAreSeen) {
   };
   const ProblemPtr problem = parse_problem("norm_backward bf16 m=50 d=64 weight bias stats");
   const Config config = default_config(*problem, device_);
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kOfStatistics) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kOfStatistics);
 }
 
 // The gradients of a call, byte by byte; `place` of an input is where dx goes, -1: to its own.

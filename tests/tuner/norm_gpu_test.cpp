@@ -100,23 +100,16 @@ TEST_F(NormGpuTest, MistakesAreSeen) {
   Config config = default_config(*problem, device_);
   config.set("kRowThreads", 16);
   config.set("kRows", 8);
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kMistakes);
 }
 
 // Equal numbers have distances of 0 from their mean. 255 c times a rounded 1 / 255 is not c, for
 // nearly all c of bf16.
 TEST_F(NormGpuTest, AMeanByARoundedReciprocalIsSeen) {
-  constexpr Mistake kRounded = {
-      "norm/rows.cuh", "__fmaf_rn(__fmaf_rn(-near, float(kCount), sum), kShare, near)", "near"};
+  constexpr Mistake kRounded[] = {
+      {"norm/rows.cuh", "__fmaf_rn(__fmaf_rn(-near, float(kCount), sum), kShare, near)", "near"}};
   const ProblemPtr problem = parse_problem("norm bf16 m=19 d=255 weight");
-  const Config config = default_config(*problem, device_);
-  Verifier verifier = verifier_of(problem);
-  EXPECT_EQ(verdict(verifier, *problem, config), "");
-  EXPECT_NE(verdict(verifier, *problem, config, &kRounded), "");
+  expect_seen(problem, default_config(*problem, device_), kRounded);
 }
 
 }  // namespace

@@ -166,12 +166,7 @@ TEST_P(WindowAttentionBackwardMistakesGpuTest, EachIsSeen) {
   const ProblemPtr problem = parse_problem(GetParam().problem.text(device_));
   const Config config = Config::parse(GetParam().config);
   ASSERT_EQ(window_attention_backward().space(*problem, device_).explain(config), std::nullopt);
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : GetParam().mistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "")
-        << mistake.words << " -> " << mistake.others;
-  }
+  expect_seen(problem, config, GetParam().mistakes);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, WindowAttentionBackwardMistakesGpuTest,

@@ -91,11 +91,7 @@ TEST_F(WindowAttentionGpuTest, MistakesAreSeen) {
       window_attention()
           .defaults(*problem, device_, window_attention().space(*problem, device_))
           .front();
-  Verifier verifier = verifier_of(problem);
-  ASSERT_EQ(verdict(verifier, *problem, config), "");
-  for (const Mistake& mistake : kMistakes) {
-    EXPECT_NE(verdict(verifier, *problem, config, &mistake), "") << mistake.others;
-  }
+  expect_seen(problem, config, kMistakes);
 }
 
 // More than fit on the emulated device at once.
