@@ -80,7 +80,7 @@ constexpr MissingWait kUnordered[] = {
     {"WarpsOfARowNotWaitedFor",
      {kRowSums, "group_barrier<kRows, kRowThreads>(row_);", ""},
      "a race"},
-    {"SumsOfTheLastRowStillRead", {kRowSums, "turn_ ^= 1;", ""}, "a race"},
+    {"SumsOfTheLastRowStillRead", {kRowSums, "buffer_ ^= 1;", ""}, "a race"},
     {"TeamsNotWaitedFor", {kSums, "      __syncthreads();\n", ""}, "a race"},
     {"WarpsOfTheFinishNotWaitedFor", {kFinish, "__syncthreads();", ""}, "a race"},
 };
