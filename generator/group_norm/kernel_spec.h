@@ -57,8 +57,8 @@ struct GroupNormTiling {
   // Registers that a thread has use for, and that it can do with.
   std::int64_t registers() const { return piece_registers + column_registers + 56; }
   std::int64_t least_registers() const { return piece_registers + column_registers + 46; }
-  // Shared memory that moments pass through, that means and deviations of the groups do, and all of
-  // a cluster's CTA and of a grid's.
+  // Bytes of shared memory: for moments, for the groups' means and deviations; all bytes of a CTA
+  // of the family `cluster`, and of `grid`.
   std::int64_t moment_bytes() const;
   std::int64_t scale_bytes() const { return 8 * groups; }
   std::int64_t cluster_bytes() const;

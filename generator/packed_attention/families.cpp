@@ -87,7 +87,7 @@ bool maps_fit(const PackedAttentionProblem& p) {
          fits(p.v, p.tokens_k, p.kv_heads);
 }
 
-// What a family tries, how good it is likely to be, and the template that it is made of.
+// A family: the configs that it tries, an estimate of how good each is, and its template.
 class PackedFamily : public Family {
  public:
   std::vector<Parameter> parameters(const Problem& problem) const final {

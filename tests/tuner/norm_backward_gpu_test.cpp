@@ -75,7 +75,7 @@ constexpr Mistake kMistakes[] = {
     {kRowSums, "mask = kLanes / 2", "mask = kLanes / 4"},
 };
 
-// What orders the accesses to shared memory, left out.
+// Each of these leaves out a wait that orders accesses to shared memory.
 constexpr MissingWait kUnordered[] = {
     {"WarpsOfARowNotWaitedFor",
      {kRowSums, "group_barrier<kRows, kRowThreads>(row_);", ""},
