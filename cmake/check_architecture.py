@@ -222,6 +222,29 @@ def check_stray_paths(path, code):
         yield f"{path}:{line_of(code, match.end())}: '{match.group(0)[1:]}' is a place outside the test's own folder"
 
 
+# Private words that the field's words have replaced (docs/glossary.md). Names of tunables in stored configs are texts, not
+# identifiers, and stay.
+PRIVATE_WORDS = {word + plural for word in ("turn", "spare", "dealt", "outgrown", "lone", "panel") for plural in ("", "s")}
+STILL_PRIVATE = {"turn_to", "kSpareRegisters", "panel_bytes"}  # of attention's gradients and packed attention
+STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
+IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def has_private_word(name):
+    return any(part.lower() in PRIVATE_WORDS for part in PART_OF_NAME.findall(name))
+
+
+def check_words(path, code):
+    if path.split("/", 1)[0] not in {"templates", "generator"}:
+        return
+    if has_private_word(pathlib.PurePosixPath(path).stem):
+        yield f"{path}:1: the file's name has a word that is not the field's"
+    for match in IDENTIFIER.finditer(STRING.sub(lambda text: " " * len(text.group(0)), code)):
+        if has_private_word(match.group(0)) and match.group(0) not in STILL_PRIVATE:
+            yield f"{path}:{line_of(code, match.start())}: '{match.group(0)}' has a word that is not the field's"
+
+
 # A type of a header, at the margin: one in the project's namespace.
 HEADER_TYPE = re.compile(r"^(?:class|struct|enum|enum class) (\w+)(?: final)?(?: :[^;{]*)? \{", re.M)
 
@@ -287,6 +310,7 @@ def check_file(path, text, operators):
         yield from check_includes(path, code)
         yield from check_only_in(path, code, operators)
         yield from check_functions(path, code)
+        yield from check_words(path, code)
 
 
 def files_of(root):
@@ -358,10 +382,16 @@ def self_test():
         "core/long.cpp": "int f() {\n" + "  g();\n" * (MAX_FUNCTION_LINES + 1) + "}\n",
         "core/long.h": "class A {\n  int f() {\n" + "    g();\n" * (MAX_FUNCTION_LINES + 1) + "  }\n};\n",
         "templates/linear/long.cuh": "void f() {\n" + "  g();\n" * (MAX_KERNEL_LINES + 1) + "}\n",
+        "templates/linear/word.cuh": "constexpr int kSpareRows = 8;\n",
+        "templates/linear/lone_copier.cuh": "void copy();\n",
+        "generator/linear/word.h": "int turns_of(int wave);\n",
     }
     clean = {
         "templates/linear/type.cuh": "template <class T>\nstruct A {\n" + "  int b;\n" * (MAX_KERNEL_LINES + 1) + "};\n",
         "templates/linear/loop.cuh": "void f() {\n" + "  g();\n" * (MAX_KERNEL_LINES - 2) + "}\n",
+        "templates/linear/good.cuh": "int g() { return alone(kTurnover); }  // each in turn, in panels\n",
+        "generator/linear/good.cpp": 'int spared = config.at("kSpareRows");\n',
+        "core/words.cpp": "int turn = 0;\n",
         "core/brief.cpp": ("int f() {\n" + "  g();\n" * MAX_FUNCTION_LINES + "}\n") * 2,
         "core/twin.h": "namespace vitune {\nstruct Twin {\n};\n}\n",
         "db/no_twin.h": "struct Twin;\nclass NoTwin {\n  struct Twin {};\n};\n",

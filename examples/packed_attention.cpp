@@ -55,7 +55,7 @@ int run() {
   void* gpu_v = gpu_upload(v.data(), 2 * kElements);
   void* gpu_out = gpu_upload(out.data(), 2 * kElements);
 
-  // What a batch has at most: it chooses the kernel. Lengths are on the GPU alone.
+  // The most that a batch has: it chooses the kernel. Lengths are on the GPU alone.
   const vitune::Problem packed("packed_attention bf16 tokens=48 longest=40 sequences=4 h=2 d=64");
   // Spare sequences are empty: their offsets repeat the last one.
   const std::vector<Offsets> batches = {{0, 5, 5, 45, 48}, {0, 16, 32, 32, 32}};

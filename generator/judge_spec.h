@@ -28,7 +28,7 @@ struct Fill {
   double infinite_share = 0;  // of the values: become -inf
   double masked_share = 0;    // of runs of 64 neighbours in memory: the most negative number
   double share = 0.75;
-  // Of an int32 tensor: its elements as they are, from the first one on; the rest is unused.
+  // The first elements of an int32 tensor, as they are; the others are not used.
   std::vector<std::int32_t> numbers = {};
 };
 

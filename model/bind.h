@@ -24,7 +24,8 @@ enum class BufferKind {
   kValue,     // written by steps
 };
 
-// What a constant is of a layer's weights with the norm's in them; kNone: another constant.
+// The part of a layer that a constant is, where a norm's weights are folded into the layer's;
+// kNone: another constant.
 enum class FoldedPart { kNone, kWeight, kBias, kSums };
 
 struct ModelBuffer {

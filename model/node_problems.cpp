@@ -129,7 +129,7 @@ class Texts {
     if (scale != nullptr) text += " scale";
     text += is_folded() ? " params=fp32" : parameters(x.type, bias, scale);
     if (node_.words.norm.empty() || is_folded()) text += stride("x", x, k);
-    // What is folded lies row after row.
+    // Folded weights are contiguous.
     if (!is_folded() && w.extents.size() == 2 && w.strides[0] == 1 && w.strides[1] != 1) {
       text += w.strides[1] == n ? " wt" : formatted(" wt=@{}", w.strides[1]);
     }

@@ -63,7 +63,8 @@ class FormChooser {
     take_if_better({{i, {NormForm::kStatistics, false}}}, view(node.reads.at("x")));
   }
 
-  // Of a layer's result that is one tensor, and of the layers behind that normalise its rows.
+  // Takes the moments of a layer's result that is one tensor, for the layers after it that
+  // normalise its rows.
   void take_moments(std::size_t i) {
     const ModelOperand& result = graph_.nodes[i].writes.at("out");
     const auto behind = layers_behind_.find(result.of);

@@ -28,13 +28,13 @@ struct LayerForm {
   bool writes_moments = false;
 };
 
-// What a folded layer's weights are made of: tensors of the file.
+// The tensors of the file that a folded layer's weights are computed from.
 struct LayerFold {
   BatchView w;
   std::optional<BatchView> bias, norm_weight, norm_bias;
 };
 
-// What is known of a problem on the device at hand.
+// Facts about a problem on this device.
 struct ProblemOutlook {
   bool has_kernel = true;
   std::optional<double> winner_us;  // of its stored winner

@@ -13,7 +13,7 @@
 namespace vitune {
 namespace {
 
-// What is wrong with a file is told before a GPU is looked for, which may be missing.
+// A bad file is reported before a GPU is looked for, which may be missing.
 Settings settings_for(Session& session, const std::string& path, int device) {
   load_model_file(path);
   return library_settings(session, device);

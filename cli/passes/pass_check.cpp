@@ -218,7 +218,8 @@ std::string PassCheck::owner_text(std::size_t buffer) const {
   return formatted("the result of step {} ({})", writer, step.at.empty() ? "no module" : step.at);
 }
 
-// What the step has changed beside its results, as a predicate; values that are needed later first.
+// The values that the step has changed beside its results, as a predicate; those that are needed
+// later come first.
 std::string PassCheck::changed_elsewhere(std::size_t step) const {
   const std::vector<bool> results = results_of(step);
   std::vector<bool> own(lives_.size());

@@ -14,7 +14,7 @@ namespace vitune {
 struct PassTimes {
   Timing pass;     // of a run with its inputs in place, one behind the other on one stream
   double host_us;  // median of what a call of run() takes this thread
-  // Of each step, replayed alone: its weights and values are in the L2 then, so that the sum is
+  // The time of each step, replayed alone. Its weights and values are in the L2 then, so the sum is
   // less than the pass takes.
   std::vector<double> steps_us;
 };

@@ -161,7 +161,7 @@ class Runner {
     stream_->synchronize();
   }
 
-  // Of passes of one image and of two.
+  // `one` and `two` are a tensor in passes of one image and of two.
   static bool counts_images(const BatchView& one, const BatchView& two) {
     return !one.extents.empty() && one.extents[0] == 1 && two.extents[0] == 2 &&
            std::equal(one.extents.begin() + 1, one.extents.end(), two.extents.begin() + 1,
@@ -282,7 +282,7 @@ class Results {
     const std::size_t kept = std::min(most_, row_);
     std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
                       [&](std::size_t a, std::size_t b) {
-                        // What is no number comes last.
+                        // NaNs come last.
                         if (std::isnan(row[a])) return false;
                         return std::isnan(row[b]) || row[a] > row[b];
                       });

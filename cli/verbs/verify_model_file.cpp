@@ -72,7 +72,7 @@ class FileCheck {
     add(batch, steps, verdict);
   }
 
-  // What is wrong, else the step that has taken most of its allowance.
+  // Adds what is wrong, or else the step that has used most of its allowance.
   void add(std::int64_t batch, const std::vector<ModelStep>& steps, const PassVerdict& verdict) {
     document_["passes"].push_back({{"batch", batch},
                                    {"steps", steps.size()},

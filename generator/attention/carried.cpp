@@ -33,7 +33,7 @@ Config carried_attention_config(const Config& config, const AttentionProblem& fr
                                 const AttentionProblem& to, const ParameterSpace& space) {
   Config result = space.completed(config);
   // The number of rows of this problem decides whether some are left over.
-  if (result.at("kSpareRows") != 0) result.set("kSpareRows", useful_spare_rows(to));
+  if (result.at("kSpareRows") != 0) result.set("kSpareRows", useful_swap_ab_rows(to));
   if (const std::int64_t steps = carried_steps(config, from, space)) {
     result.set("kBlockN", round_up(ceil_div(to.nk, steps), 8));
   }

@@ -8,8 +8,8 @@
 namespace vitune {
 namespace {
 
-// Bytes of a row of a panel: as many as the head size fills.
-std::int64_t panel_bytes(const AttentionProblem& problem) {
+// The width of the swizzle in bytes: the widest that the head size fills.
+std::int64_t swizzle_bytes(const AttentionProblem& problem) {
   if (problem.d % 64 == 0 || problem.d == 56 || problem.d == 120) return 128;
   return problem.d <= 16 || problem.d == 48 ? 32 : 64;
 }
@@ -53,7 +53,7 @@ Config warpgroups(const AttentionProblem& problem, std::int64_t warps, std::int6
   Config config = streaming(warps, 1, block_n, stages);
   config.set("kConstantKeys", 1);
   config.set("kQueryInRegisters", 0);
-  config.set("kSwizzle", panel_bytes(problem));
+  config.set("kSwizzle", swizzle_bytes(problem));
   return config;
 }
 
@@ -76,11 +76,11 @@ Config mapped(const AttentionProblem& problem, std::int64_t warps, std::int64_t 
               std::int64_t stages) {
   Config config = pipelined(problem, warps, block_n, stages);
   config.set("kProducer", 2);
-  config.set("kSpareRows", useful_spare_rows(problem));
+  config.set("kSpareRows", useful_swap_ab_rows(problem));
   return config;
 }
 
-Config wide_panels(const AttentionProblem& problem, Config config) {
+Config wide_swizzle(const AttentionProblem& problem, Config config) {
   if (problem.d % 16 == 8 && problem.d > 64) config.set("kSwizzle", 128);
   return config;
 }

@@ -34,6 +34,6 @@ Config mapped(const AttentionProblem& problem, std::int64_t warps, std::int64_t 
 
 // `config` with tiles that may be twice as large where heads begin at odd multiples of 16 bytes:
 // they come faster in few wide rows.
-Config wide_panels(const AttentionProblem& problem, Config config);
+Config wide_swizzle(const AttentionProblem& problem, Config config);
 
 }  // namespace vitune

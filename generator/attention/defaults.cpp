@@ -30,9 +30,9 @@ struct Load {
   }
 };
 
-// The one head size above 16 that only panels of 32 bytes fit: many small rows to copy, so that
+// The one head size above 16 that only a swizzle of 32 bytes fits: many small rows to copy, so that
 // resident heads and windows gain nothing from warpgroups.
-bool has_narrow_panels(const AttentionProblem& problem) { return problem.d == 48; }
+bool has_narrow_swizzle(const AttentionProblem& problem) { return problem.d == 48; }
 
 // With work items evened out where that is of use.
 void add_even(std::vector<Config>& list, Config config) {
@@ -65,7 +65,7 @@ void prefer_few_windows(std::vector<Config>& list, const AttentionProblem& probl
     list.push_back(resident(1, keys, 4));
   } else if (load.heads <= load.sms) {
     list.push_back(resident(2, keys, 2));
-  } else if (!has_narrow_panels(problem) &&
+  } else if (!has_narrow_swizzle(problem) &&
              (load.heads <= 6 * load.sms || (problem.d == 64 && !problem.bias))) {
     list.push_back(window(problem, 1, 1));
   }
@@ -83,7 +83,7 @@ void prefer_few_short(std::vector<Config>& list, const AttentionProblem& problem
   } else if (problem.nk > 64 && load.blocks <= 3 * load.sms) {
     list.push_back(warpgroups(problem, 4, equal_steps(problem.nk, 112, 16), 2));
   } else if (problem.nk > 144 && load.blocks <= 6 * load.sms && problem.d <= 64 &&
-             !has_narrow_panels(problem) && !problem.bias) {
+             !has_narrow_swizzle(problem) && !problem.bias) {
     list.push_back(window(problem, 1, 2));
   }
 }
@@ -105,7 +105,7 @@ void prefer_few_long(std::vector<Config>& list, const AttentionProblem& problem,
     for (const std::int64_t keys : {112, 80, 48}) {
       if (problem.bias && keys > 48) continue;
       for (const std::int64_t stages : {3, 2}) {
-        Config config = wide_panels(problem, mapped(problem, 4, keys, stages));
+        Config config = wide_swizzle(problem, mapped(problem, 4, keys, stages));
         config.set("kSpareRows", 0);
         if (2 * AttentionShape(problem, config).shared_bytes() <= device.shared_per_sm) {
           list.push_back(std::move(config));
@@ -131,7 +131,7 @@ void prefer_pooled_keys(std::vector<Config>& list, const AttentionProblem& probl
 // that all batches share stays.
 void prefer_windows(std::vector<Config>& list, const AttentionProblem& problem, const Load& load) {
   if (problem.nk < 33 || problem.nk >= 128 || problem.nq < 33 || problem.nq > 128) return;
-  if (load.heads < 64 || has_narrow_panels(problem)) return;
+  if (load.heads < 64 || has_narrow_swizzle(problem)) return;
   Config config = mapped(problem, 4, round_up(problem.nk, 8), 1);
   config.set("kResident", 1);
   config.set("kSpareRows", 0);
@@ -148,15 +148,15 @@ void prefer_windows(std::vector<Config>& list, const AttentionProblem& problem, 
   list.push_back(std::move(config));
 }
 
-// As wide as three warpgroups have registers for. Beside many rows spare ones do not matter.
+// As wide as three warpgroups have registers for. Where rows are many, a swap-AB tail saves little.
 Config widest_step(const AttentionProblem& problem) {
-  const bool spare = useful_spare_rows(problem) > 0 && problem.nq < 800;
+  const bool has_tail = useful_swap_ab_rows(problem) > 0 && problem.nq < 800;
   const std::int64_t keys = problem.d > 96 ? 96
-                            : spare        ? (problem.bias ? 112 : 128)
+                            : has_tail     ? (problem.bias ? 112 : 128)
                             : problem.d > 64 || problem.bias || problem.dropout != 0 ? 128
                                                                                      : 160;
-  Config config = wide_panels(problem, mapped(problem, 12, keys, 2));
-  if (!spare) config.set("kSpareRows", 0);
+  Config config = wide_swizzle(problem, mapped(problem, 12, keys, 2));
+  if (!has_tail) config.set("kSpareRows", 0);
   return config;
 }
 
@@ -185,9 +185,9 @@ void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem, c
   // Heads that begin at odd multiples of 16 bytes are better off in wider rows, and so in steps.
   const bool odd = problem.d % 16 == 8 && problem.d > 64;
   if (problem.nk <= kMostSharedStepKeys && !problem.causal) {
-    if (odd) list.push_back(wide_panels(problem, mapped(problem, 12, 112, 2)));
+    if (odd) list.push_back(wide_swizzle(problem, mapped(problem, 12, 112, 2)));
     for (const std::int64_t stages : {2, 1}) {
-      if (odd || has_narrow_panels(problem) || (stages == 1 && problem.d <= 64)) continue;
+      if (odd || has_narrow_swizzle(problem) || (stages == 1 && problem.d <= 64)) continue;
       Config config = mapped(problem, problem.d <= 64 ? 12 : 8, round_up(problem.nk, 8), stages);
       config.set("kResident", 1);
       list.push_back(std::move(config));
@@ -201,10 +201,10 @@ void prefer_mapped(std::vector<Config>& list, const AttentionProblem& problem, c
   }
   if (problem.nk <= 416) {
     // Beside a bias there is little else to wait for: three warpgroups.
-    if (problem.bias) add_even(list, wide_panels(problem, mapped(problem, 12, 112, 2)));
+    if (problem.bias) add_even(list, wide_swizzle(problem, mapped(problem, 12, 112, 2)));
     const std::int64_t half = round_up(ceil_div(problem.nk, 2), 16);
     for (const std::int64_t stages : {3, 2}) {
-      list.push_back(wide_panels(problem, mapped(problem, 8, half, stages)));
+      list.push_back(wide_swizzle(problem, mapped(problem, 8, half, stages)));
     }
   }
   add_even(list, widest_step(problem));

@@ -90,7 +90,7 @@ std::int64_t row_blocks(const AttentionProblem& problem) {
   return problem.batch * problem.heads * ceil_div(problem.nq, kGroupRows);
 }
 
-std::int64_t useful_spare_rows(const AttentionProblem& problem) {
+std::int64_t useful_swap_ab_rows(const AttentionProblem& problem) {
   constexpr std::int64_t kMost = 8;
   const std::int64_t rest = problem.nq % kGroupRows;
   return !problem.causal && problem.dropout == 0 && problem.nq > kGroupRows && rest > 0 &&
@@ -139,7 +139,7 @@ std::int64_t AttentionShape::value_rows() const { return round_up(key_rows(), 16
 
 std::int64_t AttentionShape::block_rows() const {
   const std::int64_t rest = nq % kGroupRows;
-  return nq > kGroupRows && rest <= spare_rows ? nq - rest : nq;
+  return nq > kGroupRows && rest <= swap_ab_rows ? nq - rest : nq;
 }
 
 std::int64_t AttentionShape::pipelined_bytes() const {
@@ -150,15 +150,15 @@ std::int64_t AttentionShape::pipelined_bytes() const {
       resident ? std::max<std::int64_t>(stages / groups, 1) * groups : groups;
   std::int64_t bytes =
       stages * (key_rows() + value_rows()) * row_bytes + query_slots * kGroupRows * row_bytes;
-  if (spare_rows) {  // weights, two query tiles, a value per warp and row
-    bytes = round_up(bytes, 1024) + spare_rows * round_up(key_rows(), 64) * 2 +
-            2 * spare_rows * row_bytes + 16 * spare_rows;
+  if (swap_ab_rows) {  // weights, two query tiles, a value per warp and row
+    bytes = round_up(bytes, 1024) + swap_ab_rows * round_up(key_rows(), 64) * 2 +
+            2 * swap_ab_rows * row_bytes + 16 * swap_ab_rows;
   }
   std::int64_t bias_slots = 0;
   if (bias_tiles()) {
     bytes += groups * bias_bytes(kGroupRows, bias_width());
-    if (spare_rows) bytes += bias_bytes(spare_rows, resident ? key_rows() : block_n);
-    bias_slots = groups + (spare_rows ? 1 : 0);
+    if (swap_ab_rows) bytes += bias_bytes(swap_ab_rows, resident ? key_rows() : block_n);
+    bias_slots = groups + (swap_ab_rows ? 1 : 0);
   }
   bytes += groups * kGroupRows * pitch();  // the output's
   const std::int64_t barriers = 4 * stages + 2 * query_slots + groups + 2 * bias_slots;
@@ -173,7 +173,7 @@ std::int64_t AttentionShape::bias_width() const {
 bool AttentionShape::bias_boxes() const {
   constexpr std::int64_t kMostKeys = 248;  // a box has 256 with those between rows
   return bias_tiles() && facts.bias_aligned && !facts.bias_one_row && !bias_in_registers &&
-         bias_width() <= kMostKeys && (!resident || (!facts.bias_whole_rows && !spare_rows));
+         bias_width() <= kMostKeys && (!resident || (!facts.bias_whole_rows && !swap_ab_rows));
 }
 
 std::int64_t AttentionShape::bias_box_keys() const { return (ceil_div(bias_width(), 8) | 1) * 8; }
@@ -194,13 +194,13 @@ std::int64_t AttentionShape::register_limit(std::int64_t registers_per_sm) const
       std::min<std::int64_t>(255, registers_per_sm / (round_up(threads(), 128) * min_ctas) / 8 * 8);
   const std::int64_t groups = warps / 4;
   if (!producer || groups < 2) return entry;
-  // The copying warpgroup hands over its registers, and so does that for spare rows
+  // The copying warpgroup hands over its registers, and so does that for the swap-AB tail
   // (PipelinedTraits).
   const bool threads_copy = !tensor_copies() || (bias_tiles() && !whole_rows() && !bias_boxes());
-  const std::int64_t copying = !threads_copy ? 24 : groups == 2 || spare_rows ? 40 : 32;
-  const std::int64_t spare = spare_rows == 0 ? 0 : groups == 2 ? 72 : 48;
-  const std::int64_t all = groups + 1 + (spare_rows ? 1 : 0);
-  return (entry * all - copying - spare) / groups / 8 * 8;
+  const std::int64_t copying = !threads_copy ? 24 : groups == 2 || swap_ab_rows ? 40 : 32;
+  const std::int64_t tail = swap_ab_rows == 0 ? 0 : groups == 2 ? 72 : 48;
+  const std::int64_t all = groups + 1 + (swap_ab_rows ? 1 : 0);
+  return (entry * all - copying - tail) / groups / 8 * 8;
 }
 
 std::int64_t AttentionShape::swizzled_bytes() const {

@@ -42,7 +42,7 @@ std::int64_t sms_of(const DeviceInfo& device);
 std::int64_t row_blocks(const AttentionProblem& problem);
 
 // kSpareRows of kernels that take them, where this problem has some: 8, else 0.
-std::int64_t useful_spare_rows(const AttentionProblem& problem);
+std::int64_t useful_swap_ab_rows(const AttentionProblem& problem);
 
 // A config's tunables as numbers, with the quantities that follow from them for one problem. A
 // config that is still being put together may lack some: those have neutral values.
@@ -55,24 +55,24 @@ struct AttentionShape : AttentionTunables {
   // configs of one problem works its facts out once.
   AttentionShape with(const Config& config) const;
 
-  // Threads of a CTA: those that compute, and a warpgroup each that copies and that takes spare
-  // rows, if there are any.
+  // Threads of a CTA: those that compute, and a warpgroup that copies, and one that takes the
+  // swap-AB tail, if there is one.
   std::int64_t threads() const {
-    const std::int64_t copying = !producer ? 0 : lone_copier() ? 32 : 128;
-    return 32 * warps + copying + (spare_rows ? 128 : 0);
+    const std::int64_t copying = !producer ? 0 : single_producer() ? 32 : 128;
+    return 32 * warps + copying + (swap_ab_rows ? 128 : 0);
   }
   // True if tiles are copied by the tensor memory accelerator.
   bool tensor_copies() const { return producer == 2; }
   // True if a single warp does (templates/attention/producer_sm90.cuh).
-  bool lone_copier() const {
-    return tensor_copies() && warps == 4 && !spare_rows &&
+  bool single_producer() const {
+    return tensor_copies() && warps == 4 && !swap_ab_rows &&
            (facts.bias == 0 || facts.bias_whole_rows);
   }
   // True if they bring the bias too; if by a tensor map of its own, and of how many rows and
   // keys at a time; if as whole rows (templates/attention/bias_producer_sm90.cuh).
   bool bias_tiles() const { return tensor_copies() && facts.bias != 0; }
   bool bias_boxes() const;
-  std::int64_t bias_box_rows() const { return spare_rows ? 8 : 64; }
+  std::int64_t bias_box_rows() const { return swap_ab_rows ? 8 : 64; }
   std::int64_t bias_box_keys() const;
   bool whole_rows() const { return facts.bias_whole_rows && !bias_boxes(); }
   // Registers that a thread of the `warps` may use at most.
@@ -95,7 +95,7 @@ struct AttentionShape : AttentionTunables {
   // Rows of a pipelined kernel's tiles of keys, of values.
   std::int64_t key_rows() const;
   std::int64_t value_rows() const;
-  // Query rows of a head that whole blocks take; the others are spare rows.
+  // Query rows of a head that whole blocks take; the others are the swap-AB tail.
   std::int64_t block_rows() const;
   // True if the steps of keys are as equal as their number allows.
   bool equal_steps() const;

@@ -69,8 +69,8 @@ class AttentionFamily : public Family {
 // Where a call's tensors go in what kernels are handed.
 std::vector<PointerSlot> attention_slots();
 
-// Panel widths of wgmma's tiles, in bytes.
-std::vector<std::int64_t> panel_widths(const AttentionProblem& problem);
+// Widths of the swizzle of wgmma's tiles, in bytes.
+std::vector<std::int64_t> swizzle_widths(const AttentionProblem& problem);
 // Why a device has no wgmma, or nothing.
 std::optional<std::string> lacks_wgmma(const DeviceInfo& device);
 // True if wgmma beside copies by tensor maps can serve the problem on the device, and has more than

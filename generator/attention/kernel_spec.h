@@ -53,8 +53,8 @@ LaunchShape attention_launch_shape(const AttentionProblem& problem, const Config
 // To divide by `value`, which is from 1 to 2^31 - 1; see templates/attention/division.cuh.
 AttentionDivisor attention_divisor(std::int64_t value);
 
-// What follows from the problem alone of the parameters of a call's kernel: strides, sizes, scale
-// and divisors.
+// The parameters of a call's kernel that follow from the problem alone: strides, sizes, scale and
+// divisors.
 AttentionParams attention_call(const AttentionProblem& problem);
 // The parameters of that call's kernel.
 AttentionParams attention_params(const AttentionProblem& problem, const Config& config,

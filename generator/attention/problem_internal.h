@@ -64,7 +64,7 @@ inline constexpr std::array<std::string_view, 17> kProblemKeys = {
     "k", "v", "o",   "scale", "bias", "mask", "dropout", "align"};
 // The problem that these words say, as parse() reads it; without `lse` if the grammar has none.
 AttentionProblem read_problem(const ProblemWords& words);
-// What stands behind "q=" in the text: a layout's name, or "@batch,head,row".
+// The value of "q=" in the text: a layout's name, or "@batch,head,row".
 TensorStrides read_strides(const AttentionProblem& problem, Tensor tensor, std::string_view key,
                            std::string_view text);
 std::string strides_text(const AttentionProblem& problem, Tensor tensor);

@@ -59,7 +59,7 @@ std::vector<NamedRule> key_split_rules(std::int64_t heads, const DeviceInfo& dev
 }
 
 // True if the problem has so many rows and keys that kernels with tensor maps are fastest. Head
-// sizes that leave panels of wgmma partly empty need more keys.
+// sizes that leave swizzled rows partly empty need more keys.
 bool is_for_tensor_maps(const AttentionProblem& problem, const DeviceInfo& device) {
   constexpr std::int64_t kRounds = 2, kFewRows = 32;
   const bool has_keys = problem.nk >= 128 || (problem.d % 32 == 0 && problem.nk > kFewRows);

@@ -30,7 +30,7 @@ class AttentionSm90 final : public AttentionFamily {
 // Warpgroups have four warps of one 16-row tile each, and queries in shared memory.
 AttentionSm90::Values AttentionSm90::values(const AttentionProblem& problem) const {
   Values values = {
-      {"kConstantKeys", {1}}, {"kSwizzle", panel_widths(problem)}, {"kQueryInRegisters", {0}}};
+      {"kConstantKeys", {1}}, {"kSwizzle", swizzle_widths(problem)}, {"kQueryInRegisters", {0}}};
   if (is_resident_) {
     values.insert(values.end(), {{"kWarps", {4, 8, 12, 16}},
                                  {"kStages", {1, 2}},

@@ -76,7 +76,7 @@ class AttentionSm90Pipelined final : public AttentionFamily {
 AttentionSm90Pipelined::Values AttentionSm90Pipelined::values(
     const AttentionProblem& problem) const {
   const bool mapped = tensor_maps_fit(problem);
-  Values values = {{"kConstantKeys", {1}},          {"kSwizzle", panel_widths(problem)},
+  Values values = {{"kConstantKeys", {1}},          {"kSwizzle", swizzle_widths(problem)},
                    {"kProducer", {mapped ? 2 : 1}}, {"kValuesFirst", {0, 1}},
                    {"kQueryInRegisters", {0}},      {"kPersistent", {1}}};
   if (is_resident_) {
@@ -101,11 +101,11 @@ std::vector<NamedRule> AttentionSm90Pipelined::own_rules(const AttentionProblem&
   std::vector<NamedRule> rules = {
       items_rule(problem, device),
       wgmma_steps_rule(),
-      {"spare rows: up to 8 beyond a multiple of 64",
+      {"swap-AB tail: up to 8 beyond a multiple of 64",
        {"kSpareRows"},
        [](const AttentionShape& s) -> std::optional<std::string> {
-         if (!s.spare_rows || s.block_rows() < s.nq) return std::nullopt;
-         return formatted("{} rows leave no more than {} over", s.nq, s.spare_rows);
+         if (!s.swap_ab_rows || s.block_rows() < s.nq) return std::nullopt;
+         return formatted("{} rows leave no more than {} over", s.nq, s.swap_ab_rows);
        }},
       {"copying warps bring a bias once where all work items of a CTA have the same one",
        {"kResident", "kWarps", "kBiasInRegisters", "kProducer", "kSpareRows"},

@@ -32,11 +32,11 @@ std::vector<std::int64_t> key_steps(std::int64_t nk, bool has_dropout) {
 
 }  // namespace
 
-// Panel widths in bytes for rows of this head size: the widest that fits without padding, and wider
-// ones that pad by a quarter at most, or by more where heads begin at odd multiples of 16 bytes:
-// those are slow to read, the slower the narrower. Wide panels have fewer bank conflicts to avoid
-// when copied.
-std::vector<std::int64_t> panel_widths(const AttentionProblem& problem) {
+// Widths of the swizzle in bytes for rows of this head size: the widest that fits without padding,
+// and wider ones that pad by a quarter at most, or by more where heads begin at odd multiples of 16
+// bytes: those are slow to read, the slower the narrower. Wide swizzles have fewer bank conflicts
+// to avoid when copied.
+std::vector<std::int64_t> swizzle_widths(const AttentionProblem& problem) {
   const std::int64_t head_dim = problem.d;
   const std::int64_t row = round_up(2 * head_dim, 32);
   std::vector<std::int64_t> widths;

@@ -15,7 +15,7 @@
 namespace vitune {
 
 // True if q, k and v can be described by tensor maps as the kernels need them: 16-byte alignment,
-// no stride of 0, and no bias or mask for which keys would have to be dealt out.
+// no stride of 0, and no bias or mask for which keys would have to be permuted.
 bool tensor_maps_fit(const AttentionProblem& problem);
 
 // The tensors that the maps of a kernel's launch describe, by their places in AttentionTensorMaps;

@@ -17,7 +17,7 @@ struct AttentionTunables {
   std::int64_t resident = 0, warps = 4, row_tiles = 1, block_n = 64, stages = 1,
                query_in_registers = 1, heads_per_cta = 1, row_split = 1, constant_keys = 0,
                min_ctas = 1, persistent = 0, bias_in_registers = 0, swizzle = 0, producer = 0,
-               values_first = 0, spare_rows = 0, key_split = 1, even_items = 0;
+               values_first = 0, swap_ab_rows = 0, key_split = 1, even_items = 0;
 };
 
 struct AttentionTunable {
@@ -36,10 +36,10 @@ inline constexpr std::array kAttentionTunables = std::to_array<AttentionTunable>
     {"kConstantKeys", &AttentionTunables::constant_keys,
      "1: the token count is a constant of the kernel", true},
     {"kSwizzle", &AttentionTunables::swizzle,
-     "0: padded rows and mma.sync; else bytes per panel row, and wgmma (sm_90a)"},
+     "0: padded rows and mma.sync; else bytes per swizzled row, and wgmma (sm_90a)"},
     {"kProducer", &AttentionTunables::producer,
      "1: four warps more do nothing but copy (wgmma only); 2: by tensor maps (TMA)"},
-    {"kSpareRows", &AttentionTunables::spare_rows,
+    {"kSpareRows", &AttentionTunables::swap_ab_rows,
      "8: a warpgroup more takes up to 8 rows beyond a multiple of 64 (kProducer = 2)"},
     {"kValuesFirst", &AttentionTunables::values_first,
      "1: V is waited for before a softmax (kProducer), 0: behind"},

@@ -1,5 +1,5 @@
 // generator/group_norm/grid.cpp -- The family grid: all CTAs of the device, at once, go through the
-// tensor in turns of whole groups.
+// tensor in waves of whole groups.
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
@@ -44,21 +44,21 @@ Rule check_tiling(const GroupNormProblem& p, const GroupNormTiling& t) {
   return std::nullopt;
 }
 
-// Nothing unless each turn takes as many parts, of whole groups.
+// Nothing unless each wave takes as many parts, of whole groups.
 std::optional<std::int64_t> ctas_of(const GroupNormProblem& p, const GroupNormTiling& t) {
-  const std::int64_t all = group_norm_tiles(p, t.groups) * t.chunks, ctas = all / t.turns;
-  if (all % t.turns != 0 || ctas % t.chunks != 0) return std::nullopt;
-  // A CTA of NHWC keeps to its rows of images: a turn is one slice.
+  const std::int64_t all = group_norm_tiles(p, t.groups) * t.chunks, ctas = all / t.waves;
+  if (all % t.waves != 0 || ctas % t.chunks != 0) return std::nullopt;
+  // A CTA of NHWC keeps to its rows of images: a wave is one slice.
   if (p.nhwc && ctas != t.chunks) return std::nullopt;
   return ctas;
 }
 
-// One CTA on an SM, and more than half of the SMs busy; whole groups in a turn.
+// One CTA on an SM, and more than half of the SMs busy; whole groups in a wave.
 Rule check_ctas(const GroupNormProblem& p, const GroupNormTiling& t, std::int64_t sms) {
   const std::optional<std::int64_t> ctas = ctas_of(p, t);
   if (!ctas) {
-    return formatted("{} parts of groups by {} turns", group_norm_tiles(p, t.groups) * t.chunks,
-                     t.turns);
+    return formatted("{} parts of groups by {} waves", group_norm_tiles(p, t.groups) * t.chunks,
+                     t.waves);
   }
   if (sms == 0 || (*ctas <= sms && 2 * *ctas > sms)) return std::nullopt;
   return formatted("{} CTAs, {} SMs", *ctas, sms);
@@ -69,13 +69,13 @@ Rule check_threads(const GroupNormTiling& t) {
   return formatted("{} threads, {} vectors to a piece", t.threads, t.pieces);
 }
 
-// Two turns on the chip, at most a quarter of the second in registers, and no more turns than that
+// Two waves on the chip, at most a quarter of the second in registers, and no more waves than that
 // takes.
 Rule check_room(const GroupNormTiling& t, std::int64_t shared) {
   if (t.grid_bytes() > shared) return formatted("{} bytes, {} there are", t.grid_bytes(), shared);
   if (4 * t.held > t.steps) return formatted("{} of {} vectors in registers", t.held, t.steps);
-  const std::int64_t turn = t.steps * t.threads * t.vector_bytes, twice = 4 * turn - turn / 2;
-  if (twice <= shared) return formatted("turns of {} bytes, twice as many fit", turn);
+  const std::int64_t wave = t.steps * t.threads * t.vector_bytes, twice = 4 * wave - wave / 2;
+  if (twice <= shared) return formatted("waves of {} bytes, twice as many fit", wave);
   return std::nullopt;
 }
 
@@ -143,28 +143,28 @@ class Grid final : public GroupNormFamily {
  private:
   std::string_view template_name() const override { return "grid"; }
   std::string facts_text(const GroupNormTiling& t) const override {
-    return formatted("  static constexpr int kTurns = {};\n  static constexpr int kHeld = {};\n",
-                     t.turns, t.held);
+    return formatted("  static constexpr int kWaves = {};\n  static constexpr int kHeld = {};\n",
+                     t.waves, t.held);
   }
 };
 
 std::vector<Constraint> Grid::rules(const Problem& asked, const DeviceInfo& device) const {
   const GroupNormProblem& problem = group_norm_of(asked);
   std::vector<Constraint> rules = GroupNormFamily::rules(asked, device);
-  const auto in_turns = [&](std::string rule, auto check) {
+  const auto in_waves = [&](std::string rule, auto check) {
     rules.push_back(group_norm_tiling_rule(std::move(rule), problem, check));
     rules.back().needs.emplace_back("kTurns");
   };
-  in_turns(
-      "turns: 16-byte vectors of one group, and threads, chunks and vectors that are powers of two",
+  in_waves(
+      "waves: 16-byte vectors of one group, and threads, chunks and vectors that are powers of two",
       [problem](const GroupNormTiling& t) { return check_tiling(problem, t); });
-  in_turns("turns: 512 threads with 4 vectors to a piece, or 1024 with 2", check_threads);
-  in_turns("turns: of whole groups, a CTA for an SM, more than half of the SMs busy",
+  in_waves("waves: 512 threads with 4 vectors to a piece, or 1024 with 2", check_threads);
+  in_waves("waves: of whole groups, a CTA for an SM, more than half of the SMs busy",
            [problem, sms = device.sm_count](const GroupNormTiling& t) {
              return check_ctas(problem, t, sms);
            });
-  in_turns(
-      "turns: as few as leave room for two on the chip, at most a quarter of the second in "
+  in_waves(
+      "waves: as few as leave room for two on the chip, at most a quarter of the second in "
       "registers",
       [shared = device.shared_per_block](const GroupNormTiling& t) {
         return check_room(t, shared);
@@ -179,7 +179,7 @@ LaunchPlan Grid::plan(const Problem& problem, const Config& config, const Device
   const std::optional<std::int64_t> ctas = ctas_of(p, t);
   if (!ctas) {
     throw Error(ErrorCode::kFailure,
-                formatted("{} turns are no whole groups of {}", t.turns, p.text()));
+                formatted("{} waves are no whole groups of {}", t.waves, p.text()));
   }
   require_room(*ctas, device, resident.front());
   LaunchPlan plan = GroupNormFamily::plan(problem, config, device, resident);

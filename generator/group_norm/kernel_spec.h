@@ -48,17 +48,17 @@ struct GroupNormTiling {
   bool even = false;     // no thread looks whether its vectors are there
   bool cluster = false;  // the chunks are a cluster's CTAs, which hold them in shared memory
   std::int64_t vector_bytes = 0;
-  // Turns in which all CTAs of a grid that run at once go through the tensor; a thread's vectors of
+  // Waves in which all CTAs of a grid that run at once go through the tensor; a thread's vectors of
   // odd ones that stay in registers.
-  std::int64_t turns = 1, held = 0;
+  std::int64_t waves = 1, held = 0;
 
-  bool grid() const { return turns > 1; }
+  bool grid() const { return waves > 1; }
   std::int64_t chunk_vectors() const { return chunk_rows * row_vectors; }
   // Registers that a thread has use for, and that it can do with.
   std::int64_t registers() const { return piece_registers + column_registers + 56; }
   std::int64_t least_registers() const { return piece_registers + column_registers + 46; }
-  // Shared memory that moments pass through, that means and deviations of the groups do, and all of
-  // a cluster's CTA and of a grid's.
+  // Bytes of shared memory: for moments, for the groups' means and deviations; all bytes of a CTA
+  // of the family `cluster`, and of `grid`.
   std::int64_t moment_bytes() const;
   std::int64_t scale_bytes() const { return 8 * groups; }
   std::int64_t cluster_bytes() const;
@@ -68,9 +68,9 @@ GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config&
 
 // Groups, or slices of them, that one CTA or all chunks' work on.
 std::int64_t group_norm_tiles(const GroupNormProblem& problem, std::int64_t groups);
-// The families: whole groups or chunks (groups.cpp), clusters (clusters.cpp), turns of a grid whose
+// The families: whole groups or chunks (groups.cpp), clusters (clusters.cpp), waves of a grid whose
 // CTAs run at once (grid.cpp). Plans of the last: Error(kUnsupported) where the device holds fewer
-// CTAs, Error(kFailure) where its turns are none of the problem's.
+// CTAs, Error(kFailure) where its waves are none of the problem's.
 const Family& group_norm_groups();
 const Family& group_norm_clusters();
 const Family& group_norm_grid();

@@ -34,7 +34,7 @@ class GroupNorm final : public OperatorOf<GroupNormProblem> {
   std::string example() const override {
     return "group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu";
   }
-  // In turns, where they serve, comes before what goes through the tensor twice.
+  // In waves, where they serve, comes before what goes through the tensor twice.
   std::span<const Family* const> families() const override {
     static const Family* const all[] = {&group_norm_grid(), &group_norm_clusters(),
                                         &group_norm_groups()};

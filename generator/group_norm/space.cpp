@@ -128,7 +128,7 @@ std::vector<Parameter> GroupNormFamily::parameters(const Problem& problem) const
        true},
       {"kChunks",
        {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
-       "CTAs that a group is spread over, in two kernels, a cluster, or turns of all CTAs; 1: "
+       "CTAs that a group is spread over, in two kernels, a cluster, or waves of all CTAs; 1: "
        "whole groups, in one",
        false,
        true},
@@ -147,7 +147,7 @@ std::vector<Parameter> GroupNormFamily::parameters(const Problem& problem) const
        true},
       {"kTurns",
        {1, 2, 4, 8, 16, 32},
-       "turns of whole groups in which all CTAs of the device, at once, go through the tensor and "
+       "waves of whole groups in which all CTAs of the device, at once, go through the tensor and "
        "read it once; 1: a group is read twice, or by a CTA or a cluster"},
   };
 }

@@ -68,7 +68,7 @@ GroupNormTiling group_norm_tiling(const GroupNormProblem& p, const Config& confi
   t.even = (p.nhwc || t.groups == 1) && t.busy == t.tile_threads &&
            t.rows == t.chunks * t.chunk_rows && t.steps * t.busy == t.chunk_vectors();
   t.vector_bytes = t.vector * element_bytes(p.type);
-  t.turns = config.find("kTurns").value_or(1);
+  t.waves = config.find("kTurns").value_or(1);
   if (t.grid()) hold_what_lacks_room(t);
   return t;
 }

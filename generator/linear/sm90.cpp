@@ -42,8 +42,8 @@ std::vector<TensorMapSlot> maps_of(const LinearProblem& p, const GemmSm90& shape
   };
   // Columns in the result's type: numbers of fp32 are two columns of 16 bits each.
   const std::int64_t units = shape.staged / 2;
-  const auto panels = [&](LinearTensor tensor, std::size_t at, std::int64_t stride,
-                          std::int64_t box_rows) {
+  const auto boxes = [&](LinearTensor tensor, std::size_t at, std::int64_t stride,
+                         std::int64_t box_rows) {
     return matrix(tensor, at, p.n * units, p.m, stride * units, shape.store_columns() * units,
                   box_rows);
   };
@@ -53,10 +53,10 @@ std::vector<TensorMapSlot> maps_of(const LinearProblem& p, const GemmSm90& shape
       matrix(kLinearW, offsetof(LinearTensorMaps, w), p.w_columns(), p.w_rows(), p.w_row,
              GemmSm90::kDepth, shape.b_box_rows())};
   if (p.out_period == 0) {
-    slots.push_back(panels(kLinearOut, offsetof(LinearTensorMaps, out), p.out_row, 16));
+    slots.push_back(boxes(kLinearOut, offsetof(LinearTensorMaps, out), p.out_row, 16));
   }
   if (copies_residual(p)) {
-    slots.push_back(panels(
+    slots.push_back(boxes(
         p.has_pre() ? kLinearPre : kLinearResidual, offsetof(LinearTensorMaps, residual),
         p.has_pre() ? p.pre_row : p.residual_row, shape.stages_residual() ? 16 : shape.block_m));
   }

@@ -109,7 +109,7 @@ std::vector<JudgeCase> norm_backward_cases(const NormBackwardProblem& p, const C
     add_cases(cases, with_rows(p, rows), {kShifted, kNormalDraw});
   }
   add_cases(cases, p, {kWhole, kConstant, kTiny, kShifted, kNormalDraw});
-  // Of one column dx is the difference of equal parts, or for an RMS norm what eps leaves of it:
+  // With one column dx is the difference of equal parts, or for an RMS norm what eps leaves of it:
   // nothing but rounding, unless the parts are exact or eps is as large as x.
   if (p.d == 1) {
     const char* const meant = p.rms ? kTiny : kWhole;

@@ -32,7 +32,7 @@ Shape facts_of(const PackedAttentionProblem& p) {
 const Tunables<Shape>& members() {
   static const auto& all = *new Tunables<Shape>{
       {&Shape::swizzle,
-       {"kSwizzle", {0}, "0: padded rows and mma.sync; else bytes per panel row, and wgmma"}},
+       {"kSwizzle", {0}, "0: padded rows and mma.sync; else bytes per swizzled row, and wgmma"}},
       {&Shape::producer,
        {"kProducer",
         {0},
@@ -70,10 +70,10 @@ bool is_set(const Config& config, std::string_view name) {
   return config.find(name).value_or(0) != 0;
 }
 
-std::vector<std::int64_t> panels_of(const PackedAttentionProblem& p) {
+std::vector<std::int64_t> swizzles_of(const PackedAttentionProblem& p) {
   AttentionProblem rows;
   rows.d = p.d;
-  return panel_widths(rows);
+  return swizzle_widths(rows);
 }
 
 // Strides of which tensor maps are made (CUDA driver API, "Tensor Map Object Management").
@@ -87,7 +87,7 @@ bool maps_fit(const PackedAttentionProblem& p) {
          fits(p.v, p.tokens_k, p.kv_heads);
 }
 
-// What a family tries, how good it is likely to be, and the template that it is made of.
+// A family: the configs that it tries, an estimate of how good each is, and its template.
 class PackedFamily : public Family {
  public:
   std::vector<Parameter> parameters(const Problem& problem) const final {
@@ -163,7 +163,7 @@ std::optional<double> PackedFamily::rank(const Problem& asked, const Config& con
   cost += t.row_tiles == 1 ? 0 : 0.5;
   cost += t.query_in_registers != 0 ? 0 : 0.125;
   cost += t.persistent != 0 ? 0.125 : 0;
-  // Wider panels have fewer bank conflicts; padding is copied for nothing.
+  // Wider swizzles have fewer bank conflicts; padding is copied for nothing.
   if (t.warpgroups()) cost += t.panel_bytes() / (16.0 * t.head_dim) + 8.0 / t.swizzle;
   return cost;
 }
@@ -269,7 +269,7 @@ class PackedSm90 final : public PackedFamily {
 
  private:
   Values values(const PackedAttentionProblem& p) const override {
-    return {{"kSwizzle", panels_of(p)},
+    return {{"kSwizzle", swizzles_of(p)},
             {"kWarps", {4, 8, 12}},
             {"kBlockN", step_widths(p, {32, 48, 64, 80, 96, 112, 128, 160})},
             {"kStages", {2, 3}}};
@@ -299,7 +299,7 @@ class PackedSm90Pipelined final : public PackedFamily {
 
  private:
   Values values(const PackedAttentionProblem& p) const override {
-    return {{"kSwizzle", panels_of(p)},
+    return {{"kSwizzle", swizzles_of(p)},
             {"kProducer", {2}},
             {"kPersistent", {1}},
             {"kWarps", {4, 8, 12}},

@@ -42,7 +42,7 @@ struct PackedAttentionProblem {
   bool causal = false, lse = false;
   double scale = 0;
   TokenStrides q, k, v;
-  // What is judged and timed; empty: all tokens, shared out evenly.
+  // The lengths that are judged and timed; empty: all tokens, shared out evenly.
   std::vector<SequenceRun> lengths, lengths_k;
 
   // Grammar: docs/problems.md. The result is valid and canonical. Throws Error(kUsage) or
@@ -62,7 +62,7 @@ struct PackedAttentionProblem {
   // At most, in blocks of `rows` queries: those of all sequences of one head.
   std::int64_t most_blocks(std::int64_t rows) const;
 
-  // Of the drawn lengths.
+  // For the drawn lengths.
   double scores() const;  // of all heads
   double flops() const;
   double min_bytes() const;  // each element once

@@ -45,7 +45,7 @@ std::vector<PointerSlot> window_attention_pointers();
 const Family& window_attention_sm80();
 
 std::vector<std::string> window_attention_judge_entries();
-// What a judge is handed, all pointers null.
+// The judge's parameters, with all pointers null.
 WindowAttentionJudgeParams window_attention_judge_params(const WindowAttentionProblem& problem);
 LaunchPlan window_attention_answer(const WindowAttentionProblem& problem, Precision precision);
 std::vector<JudgeCase> window_attention_cases(const WindowAttentionProblem& problem);

@@ -19,7 +19,7 @@ struct Word {
   uint64_t value;
 };
 
-// Of a tensor: its address, its type and rank, its shape, its strides.
+// Appends a tensor's address, type, rank, shape and strides.
 bool read(AtenTensorHandle tensor, std::vector<int64_t>& facts) {
   void* address = nullptr;
   int64_t rank = 0;

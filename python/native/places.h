@@ -14,14 +14,14 @@
 extern "C" {
 typedef struct vitune_torch_places vitune_torch_places;
 
-// Of strided tensors and of words, all of which the caller keeps alive. Null where PyTorch does not
-// say where a tensor lies.
+// Remembers where strided tensors lie, and the values of words; the caller keeps all of them alive.
+// Null where PyTorch does not say where a tensor lies.
 VITUNE_API vitune_torch_places* vitune_torch_places_create(const AtenTensorHandle* tensors,
                                                            int64_t tensor_count,
                                                            const uint64_t* const* words,
                                                            int64_t word_count);
-// Whether all addresses, types, shapes and strides of the tensors, and all words, are as they were
-// at the creation: 1 or 0.
+// 1 if all addresses, types, shapes and strides of the tensors, and all words, are as they were at
+// the creation, else 0.
 VITUNE_API int32_t vitune_torch_places_hold(const vitune_torch_places* places);
 VITUNE_API void vitune_torch_places_destroy(vitune_torch_places* places);
 }

@@ -290,7 +290,7 @@ class ServedTest(unittest.TestCase):
         rights = torch.autograd.grad(right, [wide[tensor] for tensor in wanted], dout.double())
         for mine, want, tensor in zip((out, *grads), (right, *rights), (out, *wanted), strict=True):
             self.assertEqual((mine.dtype, mine.shape), (tensor.dtype, tensor.shape))
-            # Of a bias that all keys of a row share it is 0, but for roundings of the result, which dout is multiplied by.
+            # The gradient of a bias that all keys of a row share is 0, except for roundings of the result, which dout is multiplied by.
             least = dout.double().norm().item() / 8 if tensor is mask else 0.0
             self.assertLessEqual((mine - want).norm().item(), 2**-6 * max(least, want.norm().item()))
         self.assertEqual(counters.fallbacks, {})

@@ -125,7 +125,7 @@ class StepGpuTest(unittest.TestCase):
                     self.assertEqual(call.replaced, call.times.won, call)
 
     def test_a_race_leaves_eager_gradients_right(self):
-        # Of a size that no other test has: PyTorch 2.11 keeps cuDNN's plans without the strides of the result's gradient.
+        # A size that no other test has: PyTorch 2.11 keeps cuDNN's plans without the strides of the result's gradient.
         self.model = timm.create_model("vit_tiny_patch16_224", img_size=208, depth=2, embed_dim=320, num_heads=5, num_classes=100).train().cuda()
         self.images = torch.randn(16, 3, 208, 208, device="cuda")
         self.gradients(vitune.compile(copy.deepcopy(self.model), training=True))

@@ -139,7 +139,7 @@ class TrainStepGpuTest(unittest.TestCase):
     def test_a_scaler_skips_steps_of_infinite_gradients(self):
         for clip, accumulate in ((None, 1), (0.5, 2)):
             with self.subTest(clip=clip, accumulate=accumulate):
-                # Of an infinite batch a BatchNorm would keep the mean.
+                # After an infinite batch a BatchNorm would keep an infinite mean.
                 pair = Pair(build=lambda: nn.Sequential(network()[0], network()[4]), clip=clip, scaled=True, accumulate=accumulate)
                 for place in range(WARM + 10):
                     micro = batches(accumulate)

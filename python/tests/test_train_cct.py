@@ -121,7 +121,7 @@ class DataTest(unittest.TestCase):
             with open(place / name, "wb") as file:
                 pickle.dump({"data": torch.randint(0, 256, (6, 3072), dtype=torch.uint8).numpy(), "labels": [0, 9, 4, 2, 1, 7]}, file)
         (place / "batches.meta").write_bytes(pickle.dumps({"label_names": [str(each) for each in range(10)]}))
-        # Of the real files the loader wants the digests that it knows; of these it has none.
+        # For the real files the loader checks the digests that it knows; for these it knows none.
         with mock.patch.multiple(CIFAR10, train_list=[["data_batch_1", None]], test_list=[["test_batch", None]],
                                  meta={"filename": "batches.meta", "key": "label_names", "md5": None}):
             for found in data.load("cifar10", self.folder, 32):

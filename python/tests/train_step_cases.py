@@ -135,7 +135,7 @@ class CapturedCase(unittest.TestCase):
         self.addCleanup(patch.stop)
         self.model = network()
         self.optimizer = CAPTURABLE["AdamW"](self.model.parameters(), lr=RATE)
-        # What runs beside, without a tape.
+        # The same training without a tape, for comparison.
         self.other = network()
         self.theirs = CAPTURABLE["AdamW"](self.other.parameters(), lr=RATE)
 

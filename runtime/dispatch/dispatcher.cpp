@@ -66,7 +66,7 @@ bool is_ahead_of_default(const Problem& problem, const NearestRanking& nearest,
          (nearest.default_measured && ratio < (alike ? kFaster : kMuchFaster));
 }
 
-// Of another device's evidence only that of near problems is taken.
+// Evidence from another device is used for near problems only.
 void keep_near(NearestRanking& nearest, const Problem& problem, const DeviceInfo& device) {
   std::erase_if(nearest.configs,
                 [&](const NearestConfig& config) { return !is_near(problem, config, device); });

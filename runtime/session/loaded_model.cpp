@@ -15,7 +15,7 @@
 namespace vitune {
 namespace {
 
-// Of an empty kernel in a CUDA graph: docs/lab/2026-11-27-prepared-weights.md.
+// The time of an empty kernel in a CUDA graph: docs/lab/2026-11-27-prepared-weights.md.
 constexpr double kLeastKernelUs = 1.3;
 
 ModelGraph checked_graph(const ModelContainer& file) {

@@ -35,7 +35,7 @@ class LoadedModel {
   const ModelGraph& graph() const { return graph_; }
   // As model/image_mixing.h says it.
   const std::string& why_images_mix() const { return why_images_mix_; }
-  // Whether the input or result at that place grows with the batch.
+  // True if the input or result at that place grows with the batch.
   bool input_grows(std::size_t place) const;
   bool output_grows(std::size_t place) const;
 

@@ -148,7 +148,7 @@ void ModelSession::launch(CuStreamTag* stream) {
   device_->graph->launch(stream);
 }
 
-// Of a tensor that grows with the batch those of its first images.
+// The bytes of a tensor; if it grows with the batch, those of its first images.
 std::size_t ModelSession::bytes_of(std::size_t place, std::int64_t images) const {
   const std::int64_t all = buffer(place).bytes();
   const bool grows =

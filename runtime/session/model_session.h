@@ -40,7 +40,7 @@ class ModelSession {
   // `images`: 1 to the batch; what the others' rows hold is not copied and does not count.
   vitune_status run(std::int64_t images, std::span<const void* const> inputs,
                     std::span<void* const> outputs, CuStreamTag* stream) noexcept;
-  // Of all images of the batch.
+  // Runs all images of the batch.
   vitune_status run(std::span<const void* const> inputs, std::span<void* const> outputs,
                     CuStreamTag* stream) noexcept {
     return run(batch_, inputs, outputs, stream);

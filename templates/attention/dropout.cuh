@@ -28,7 +28,7 @@ namespace vitune {
 template <class C>
 struct WithDropout : C {};
 
-// Of a kernel that was handed a call with dropout.
+// The dropout of a kernel that was called with AttentionDropoutParams.
 __device__ __forceinline__ const AttentionDropout& dropout_of(const AttentionParams& p) {
   return reinterpret_cast<const AttentionDropoutParams&>(p).dropout;
 }
@@ -64,7 +64,7 @@ struct DropoutCells {
   }
 };
 
-// Of sixteen rows of queries and sixteen or 32 keys, what a thread of a warp has of them in tiles
+// The masks of sixteen query rows and sixteen or 32 keys, as a thread of a warp has them in tiles
 // of mma's accumulators: a word for each half (row g or g + 8) and pair of tiles, whose bytes are
 // those of keys 2t and 2t + 1 of the first tile, then of the second.
 template <int kSixteens>

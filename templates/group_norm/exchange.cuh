@@ -18,7 +18,7 @@ struct GroupNormExchange {
   static constexpr int kColumns = C::kRowVectors / C::kGroups;  // of a row, that are one group's
   // The bits in which the numbers of lanes with vectors of one group differ.
   static constexpr int kSameGroup = (kWarpSize - 1) & ~(C::kRowVectors - kColumns);
-  // Both twice: the next turn's are written while these are read.
+  // Both twice: the next wave's are written while these are read.
   static constexpr u32 kPartBytes = 8 * C::kGroups * kWarps, kScaleBytes = 8 * C::kGroups;
   static constexpr u32 kBytes = 2 * (kPartBytes + kScaleBytes);
 
@@ -29,10 +29,10 @@ struct GroupNormExchange {
     return p.partials + 2 * i64(tile.group + group) * C::kChunks;
   }
 
-  // Posts the moments of the CTA's parts of a turn's groups; its threads meet.
-  __device__ __forceinline__ void post(const Tile& tile, int turn, const Moments& own) const {
+  // Posts the moments of the CTA's parts of a wave's groups; its threads meet.
+  __device__ __forceinline__ void post(const Tile& tile, int wave, const Moments& own) const {
     const int warp = int(threadIdx.x) / kWarpSize, lane = int(threadIdx.x) % kWarpSize;
-    const u32 parts = shared + turn % 2 * kPartBytes;
+    const u32 parts = shared + wave % 2 * kPartBytes;
     const Moments m = merged_lanes<kSameGroup>(own);
     if ((lane & kSameGroup) == 0) {
       const u32 at = parts + 8 * (lane % C::kRowVectors / kColumns * kWarps + warp);
@@ -68,9 +68,9 @@ struct GroupNormExchange {
     return merged_lanes<kLanes - 1>(m[0]);
   }
 
-  // Mean and deviation of the thread's group of a turn; its threads meet.
-  __device__ __forceinline__ GroupNormScale<1> scale(const Tile& tile, int turn) const {
-    const u32 scales = shared + 2 * kPartBytes + turn % 2 * kScaleBytes;
+  // Mean and deviation of the thread's group of a wave; its threads meet.
+  __device__ __forceinline__ GroupNormScale<1> scale(const Tile& tile, int wave) const {
+    const u32 scales = shared + 2 * kPartBytes + wave % 2 * kScaleBytes;
     const int warp = kWarps - 1 - int(threadIdx.x) / kWarpSize;  // the first ones still post
     for (int group = warp; group < C::kGroups; group += kWarps) {
       const Moments m = whole(tile, group);

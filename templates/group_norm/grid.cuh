@@ -1,9 +1,9 @@
 // templates/group_norm/grid.cuh -- GroupNorm with an activation: all CTAs of the device at once, so
 // that large groups are read once, in one kernel, and reading and writing overlap.
 //
-// The tensor is gone through in kTurns turns of whole groups, of which every CTA has a part. Two
-// turns are on the chip, the vectors of even ones in shared memory, those of odd ones there and in
-// registers (kHeld of a thread). While the results of one are written, the turn after the next is
+// The tensor is gone through in kWaves waves of whole groups, of which every CTA has a part. Two
+// waves are on the chip, the vectors of even ones in shared memory, those of odd ones there and in
+// registers (kHeld of a thread). While the results of one are written, the wave after the next is
 // read into its places, and the moments of the one between pass from CTA to CTA (exchange.cuh).
 // Each thread has its own places and waits for nobody else's copies. All arithmetic is fp32, and
 // the same bits come out each time.
@@ -29,16 +29,16 @@ struct GroupNormGrid {
   using Piece = GroupNormPiece<C>;
   using X = typename Piece::X;
   using Exchange = GroupNormExchange<C>;
-  static constexpr int kPieces = C::kPieces, kSteps = Tile::kSteps;  // of a turn
+  static constexpr int kPieces = C::kPieces, kSteps = Tile::kSteps;  // of a wave
   static constexpr int kOddPlaces = kSteps - C::kHeld;
   static constexpr u32 kStepBytes = C::kThreads * X::kBytes;
   static constexpr u32 kBytes = (kSteps + kOddPlaces) * kStepBytes;
   static_assert(X::kBytes == 16 && Tile::kEven && Tile::kSlots == 1 && Tile::kFixedColumn,
-                "kTurns > 1 needs whole vectors of 16 bytes and of one group");
-  static_assert(kSteps % kPieces == 0 && C::kHeld % kPieces == 0 && C::kTurns % 2 == 0);
+                "kWaves > 1 needs whole vectors of 16 bytes and of one group");
+  static_assert(kSteps % kPieces == 0 && C::kHeld % kPieces == 0 && C::kWaves % 2 == 0);
 
   template <bool kOdd>
-  static constexpr int kFirst = kOdd ? kSteps : 0;  // place of a turn
+  static constexpr int kFirst = kOdd ? kSteps : 0;  // place of a wave
   template <bool kOdd>
   static constexpr int kPlaces = kOdd ? kOddPlaces : kSteps;
   template <bool kOdd>  // of them, whose copies are waited for by themselves
@@ -55,10 +55,10 @@ struct GroupNormGrid {
       : p(params), exchange{params, shared + kBytes}, start(shared + threadIdx.x * X::kBytes) {}
 
   // In NHWC the CTAs are the chunks of one slice, in NCHW those of neighbouring groups.
-  __device__ __forceinline__ Tile tile_of(int turn) const {
+  __device__ __forceinline__ Tile tile_of(int wave) const {
     constexpr u32 kSlices = C::kAllGroups / C::kGroups;
-    if (!C::kNhwc) return Tile(turn * gridDim.x + blockIdx.x, p.groups);
-    return Tile((turn / kSlices * C::kChunks + blockIdx.x) * kSlices + turn % kSlices, p.groups);
+    if (!C::kNhwc) return Tile(wave * gridDim.x + blockIdx.x, p.groups);
+    return Tile((wave / kSlices * C::kChunks + blockIdx.x) * kSlices + wave % kSlices, p.groups);
   }
   __device__ __forceinline__ u32 place(int i) const { return start + i * kStepBytes; }
 
@@ -95,9 +95,9 @@ struct GroupNormGrid {
     }
   }
 
-  // Asks for one of the first two turns, in two groups of copies.
+  // Asks for one of the first two waves, in two groups of copies.
   template <bool kOdd>
-  __device__ __forceinline__ void copy_turn(u64 policy) const {
+  __device__ __forceinline__ void copy_wave(u64 policy) const {
     const Tile tile = tile_of(kOdd);
 #pragma unroll
     for (int i = 0; i < kPlaces<kOdd>; ++i) {
@@ -107,7 +107,7 @@ struct GroupNormGrid {
     if (kHalf<kOdd> == kPlaces<kOdd>) copy_commit();
     copy_commit();
   }
-  // Adds that turn up; two groups of copies after it may be on their way.
+  // Adds that wave up; two groups of copies after it may be on their way.
   template <bool kOdd>
   __device__ __forceinline__ Moments copied_moments() const {
     constexpr int kLater = kOdd ? 0 : 2;
@@ -146,17 +146,17 @@ struct GroupNormGrid {
     }
   }
 
-  // Weight and bias of a turn; where they are asked for before its moments are there, nobody waits
+  // Weight and bias of a wave; where they are asked for before its moments are there, nobody waits
   // for them.
   __device__ __forceinline__ GroupNormParameters<C> parameters(const Tile& tile) const {
     GroupNormParameters<C> weights;
     weights.load(p, tile.channel(0));
     return weights;
   }
-  __device__ __forceinline__ void take(const Tile& tile, int turn,
+  __device__ __forceinline__ void take(const Tile& tile, int wave,
                                        const GroupNormParameters<C>& weights) {
     constexpr float kScale = kActivationScale<C::kActivation>;
-    const GroupNormScale<1> scale = exchange.scale(tile, turn);
+    const GroupNormScale<1> scale = exchange.scale(tile, wave);
     affine.mean = scale.mean[0];
 #pragma unroll
     for (int i = 0; i < C::kVectorChannels; ++i) {
@@ -165,15 +165,15 @@ struct GroupNormGrid {
     }
   }
 
-  // Writes a turn, reads the one after the next, whose first piece is on its way, posts its
+  // Writes a wave, reads the one after the next, whose first piece is on its way, posts its
   // moments, and takes those of the next.
   template <bool kOdd>
-  __device__ __forceinline__ void advance(int turn) {
-    const Tile tile = tile_of(turn);
+  __device__ __forceinline__ void advance(int wave) {
+    const Tile tile = tile_of(wave);
     const auto load_next = [&](int step) {
-      const bool is_later = step >= kSteps;  // the first piece of the turn after
-      if (is_later && turn + 3 >= C::kTurns) return;
-      load(next, tile_of(turn + 2 + is_later), is_later ? 0 : step);
+      const bool is_later = step >= kSteps;  // the first piece of the wave after
+      if (is_later && wave + 3 >= C::kWaves) return;
+      load(next, tile_of(wave + 2 + is_later), is_later ? 0 : step);
     };
     ShiftedSums sums(first_of(next));
 #pragma unroll 1
@@ -193,14 +193,14 @@ struct GroupNormGrid {
         load_next(kOddPlaces + i + kPieces);
       }
     }
-    const Tile between = tile_of(turn + 1);
+    const Tile between = tile_of(wave + 1);
     const GroupNormParameters<C> weights = parameters(between);
-    exchange.post(tile_of(turn + 2), turn + 2, sums.moments(float(kSteps * C::kVector)));
-    take(between, turn + 1, weights);
+    exchange.post(tile_of(wave + 2), wave + 2, sums.moments(float(kSteps * C::kVector)));
+    take(between, wave + 1, weights);
   }
   template <bool kOdd>
-  __device__ __forceinline__ void write_turn(int turn) const {
-    const Tile tile = tile_of(turn);
+  __device__ __forceinline__ void write_wave(int wave) const {
+    const Tile tile = tile_of(wave);
 #pragma unroll 1
     for (int i = 0; i < kPlaces<kOdd>; i += kPieces) write(kept(kFirst<kOdd> + i), tile, i);
     if constexpr (kOdd) {
@@ -209,16 +209,16 @@ struct GroupNormGrid {
     }
   }
 
-  // Reads and posts the first two turns, and takes the first one's moments.
+  // Reads and posts the first two waves, and takes the first one's moments.
   __device__ __forceinline__ void begin() {
-    copy_turn<false>(C::kStreaming == 2 ? once : evict_last());
-    copy_turn<true>(once);
+    copy_wave<false>(C::kStreaming == 2 ? once : evict_last());
+    copy_wave<true>(once);
 #pragma unroll
     for (int i = 0; i < C::kHeld; i += kPieces) load(held[i / kPieces], tile_of(1), kOddPlaces + i);
     const Moments first = copied_moments<false>();
     wait_for_earlier_grids();  // the words are clear
     exchange.post(tile_of(0), 0, first);
-    if (C::kTurns > 2) load(next, tile_of(2), 0);
+    if (C::kWaves > 2) load(next, tile_of(2), 0);
     const GroupNormParameters<C> weights = parameters(tile_of(0));
     exchange.post(tile_of(1), 1, copied_moments<true>());
     take(tile_of(0), 0, weights);
@@ -226,15 +226,15 @@ struct GroupNormGrid {
   __device__ __forceinline__ void run() {
     begin();
 #pragma unroll 1
-    for (int turn = 0; turn + 2 < C::kTurns; turn += 2) {
-      advance<false>(turn);
-      advance<true>(turn + 1);
+    for (int wave = 0; wave + 2 < C::kWaves; wave += 2) {
+      advance<false>(wave);
+      advance<true>(wave + 1);
     }
-    const Tile last = tile_of(C::kTurns - 1);
+    const Tile last = tile_of(C::kWaves - 1);
     const GroupNormParameters<C> weights = parameters(last);
-    write_turn<false>(C::kTurns - 2);
-    take(last, C::kTurns - 1, weights);
-    write_turn<true>(C::kTurns - 1);
+    write_wave<false>(C::kWaves - 2);
+    take(last, C::kWaves - 1, weights);
+    write_wave<true>(C::kWaves - 1);
   }
 };
 

@@ -75,7 +75,7 @@ struct LinearTraits : GemmSm90Traits<C> {
   static constexpr int kXBytes = kG.a_bytes(), kWAtomBytes = kBlockK * 128;
   static constexpr int kXBoxRows = kG.a_box_rows(), kWBoxRows = kG.b_box_rows();
 
-  // What a tile's columns have of their own, in fp32, by pairs of columns: sums of w, bias, scale.
+  // Vectors over a tile's columns in fp32, by pairs of columns: sums of w, bias, scale.
   static constexpr bool kSums = C::kNorm == 1, kBiases = C::kBias, kScales = C::kScale;
   static constexpr int kColumnArrays = kG.column_arrays, kColumnBytes = kG.column_bytes();
   // A warp's staging: 16 rows of kStoreColumns columns, swizzled by their width; and the same of

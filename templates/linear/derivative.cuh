@@ -44,7 +44,8 @@ __device__ __forceinline__ LinearSlope gelu_slope(float x) {
   return {x < 0.f ? below : 1.f - below, fmaxf(x, 0.f) - t * tail};
 }
 
-// Of x s with the logistic s = 1 / (1 + 2^power), whose exponent -power / log2(e) rises by `rise`.
+// The function x s and its derivative, with the logistic s = 1 / (1 + 2^power), whose exponent
+// -power / log2(e) rises by `rise`.
 __device__ __forceinline__ LinearSlope gated_slope(float x, float near, float power, float rise) {
   const float share = __fdividef(1.f, 1.f + exp2_approx(power));
   return {fmaf(near, rise * (share * (1.f - share)), share), x * share};

@@ -195,7 +195,7 @@ struct LinearEpilogue {
     return i == 0 ? E::low(added.words[0]) : E::high(added.words[0]);
   }
 
-  // Of column `i` of two in one of a lane's rows, before the activation, and behind it.
+  // The epilogue of one sum, in column `i` of a pair, before the activation and after it.
   __device__ __forceinline__ float before(float y, int i, int block, int half,
                                           const LinearPair& pair) const {
     if constexpr (T::kNorm == 1) y = fmaf(-shift[block][half], pair.sums[i], y);
@@ -312,7 +312,7 @@ struct LinearEpilogue {
     if (T::kRowMap || T::kMomentsWritten > 0 || kNumbers) fence_proxy_async();
     if (!T::kRowMap) store_wait_read<kPending>();
   }
-  // What store `number` adds, to where it is staged; by one lane, when that place is free.
+  // Loads the residual of store `number` into its staging buffer; by one lane, when that is free.
   __device__ __forceinline__ void ask_for_residual(int number, int row0, int column0) const {
     const u32 barrier = residual_barrier(number);
     mbarrier_expect(barrier, T::kStoreBytes);

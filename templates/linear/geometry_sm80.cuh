@@ -41,8 +41,8 @@ struct GemmSm80 {
     return ring > staging ? ring : staging;
   }
   constexpr int sums() const { return warp_m * warp_n / 32; }  // of a thread
-  // Of a thread, at least: its sums, the operands of two steps of sixteen, addresses, places in the
-  // ring.
+  // The registers that a thread needs at least: its sums, the operands of two steps of sixteen,
+  // addresses, places in the ring.
   constexpr int registers() const {
     return sums() + 2 * (warp_m / 4 + warp_n / 4) + (row_sums != 0 ? 40 : 32);
   }

@@ -66,10 +66,10 @@ struct GemmSm90 {
   constexpr int store_row_bytes() const { return store_columns() * staged; }
   constexpr int store_tiles() const { return block_n / store_columns(); }
   constexpr int stores() const { return store_tiles() * row_blocks(); }
-  // What is added to a result is copied by each warp to where it stages the sum: in ping-pong,
-  // whose ring belongs to the other warpgroup's tile meanwhile, and where a tile is one store tile,
-  // which is asked for before its products. Else it comes by the ring, which has nothing else to do
-  // behind a tile's last step, in store tiles of block_m rows.
+  // True if each warp loads the residual into its own staging buffers: in ping-pong, where the ring
+  // belongs to the other warpgroup's tile during the epilogue, and where a tile is one store tile,
+  // which is loaded before its products. Else the residual comes through the ring, which is idle
+  // after a tile's last step, in store tiles of block_m rows.
   constexpr bool stages_residual() const {
     return residual == kCopied && (schedule == kPingPong || stores() == 1);
   }

@@ -16,8 +16,8 @@
 
 namespace vitune {
 
-// Of each block of the columns of a warp's rows, two lanes to a row. They go to
-// LinearParams::partials.
+// Computes the moments of each block of columns of a warp's rows, two lanes to a row, and stores
+// them in LinearParams::partials.
 template <class T, bool kWritten = (T::kMomentsWritten > 0)>
 struct LinearRowMoments {
   static constexpr int kStoreTileColumns = 32, kColumns = T::kMomentsWritten;
@@ -120,7 +120,8 @@ class LinearMerge {
   float sum_ = 0.f, squares_ = 0.f;
 };
 
-// Of every tile's rows, by the three warps beside the copying one, a tile ahead of the products.
+// Merges the partial moments of every tile's rows, by the three warps beside the producer, a tile
+// ahead of the products.
 template <class T>
 __device__ __forceinline__ void merge_moments(const LinearParams& p,
                                               const LinearShared<T>& shared) {

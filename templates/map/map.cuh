@@ -41,7 +41,7 @@ __device__ __forceinline__ void map_points(const MapParams& p) {
   }
 }
 
-// What some threads have of a result: a sum, or the largest number and, of a softmax, the sum of
+// The partial result of some threads: a sum, or the largest number and, for a softmax, the sum of
 // the exponentials below it.
 template <int kReduction>
 struct MapState {
@@ -111,7 +111,7 @@ __device__ __forceinline__ float map_reduced(MapState<C::kReduction> state) {
   return C::y(C::kReduction == kMapMean ? state.word(0) / float(C::kReduced) : state.word(0));
 }
 
-// What parts of threads have of the results of a CTA, in shared memory: kResults of each column.
+// The results of a CTA's threads in shared memory: kResults of each column.
 template <class C, int kResults>
 struct MapParts {
   using State = MapState<C::kReduction>;
@@ -145,8 +145,8 @@ struct MapParts {
   }
 };
 
-// Of the threads that share results: by shuffles within a warp, then by shared memory. Each thread
-// of the CTA takes part.
+// Merges the results of the threads that share them: by shuffles within a warp, then through shared
+// memory. Each thread of the CTA takes part.
 template <class C, int kResults>
 __device__ __forceinline__ void map_merge(const MapParts<C, kResults>& parts,
                                           MapState<C::kReduction> (&state)[kResults], int lane,

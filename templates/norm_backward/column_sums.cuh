@@ -25,7 +25,7 @@ class NormBackwardColumnSums {
     }
   }
 
-  // Of one element of a row.
+  // Adds one element of a row.
   __device__ __forceinline__ void add(int i, int j, float dy, float normed) {
     if constexpr (C::kDweight) sums_[0][i][j] += dy * normed;
     if constexpr (C::kDbias) sums_[kSums - 1][i][j] += dy;

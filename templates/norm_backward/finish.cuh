@@ -2,7 +2,7 @@
 // rows that the first one's CTAs have left, in an order that is always the same.
 //
 // A CTA has eight columns, a sector of memory, of dweight or of dbias. Four groups of eight threads
-// of each of its warps take the parts in turns; then lanes are added, then warps.
+// of each of its warps share out the parts; then lanes are added, then warps.
 #pragma once
 
 #include "norm_backward/config_rows.cuh"
@@ -16,7 +16,7 @@ __device__ void norm_backward_finish(const NormBackwardParams& p) {
   using T = NormBackwardTraits<C>;
   using Gradient = Vector<C::kParameters, 1>;
   constexpr int kWarps = T::kG.kFinishWarps, kAcross = T::kG.kFinishColumns;
-  constexpr int kTurns = kWarps * kWarpSize / kAcross, kSums = T::kColumnSums;
+  constexpr int kPartsAtOnce = kWarps * kWarpSize / kAcross, kSums = T::kColumnSums;
   extern __shared__ __align__(128) char shared_memory[];
   const int thread = int(threadIdx.x), across = thread % kAcross;
   const u32 words = shared_address(shared_memory) + 4 * across;
@@ -27,7 +27,7 @@ __device__ void norm_backward_finish(const NormBackwardParams& p) {
   if (column < T::kColumns) {
     const float* const from = p.partials + which * T::kColumns + column;
 #pragma unroll 8
-    for (int part = thread / kAcross; part < p.parts; part += kTurns) {
+    for (int part = thread / kAcross; part < p.parts; part += kPartsAtOnce) {
       sum += __uint_as_float(load_piece<4>(from + i64(part) * kSums * T::kColumns).words[0]);
     }
   }

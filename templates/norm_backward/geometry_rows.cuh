@@ -25,7 +25,7 @@ struct NormBackwardRows {
   int row_sums;           // sums over a row that are taken at once, at most
 
   static constexpr int kWarp = 32, kMostGroups = 8;
-  // Of the second kernel's CTAs: with all registers that a thread may have they fit on an SM.
+  // The second kernel's CTAs: with all registers that a thread may have they fit on an SM.
   static constexpr int kFinishWarps = 8, kFinishColumns = 8;
 
   constexpr int threads() const { return row_threads * rows; }
@@ -51,8 +51,8 @@ struct NormBackwardRows {
   constexpr int row_bytes() const { return dy_bytes + (1 + residual) * x_bytes; }  // an element's
   // Registers of a piece as it is stored.
   constexpr int words(int element_bytes) const { return (vector * element_bytes + 3) / 4; }
-  // Of a thread, at least: dy and x in fp32, sums of columns, the weight and the residual's
-  // gradient as they are stored, and the next row.
+  // The registers that a thread needs at least: dy and x in fp32, sums of columns, the weight and
+  // the residual's gradient as they are stored, and the next row.
   constexpr int registers() const {
     const int row = words(dy_bytes) + (1 + residual) * words(x_bytes);
     const int stored = words(weight_bytes) + residual * words(x_bytes) + (ahead != 0 ? row : 0);

@@ -9,14 +9,14 @@
 namespace vitune {
 
 // kRowThreads threads for each of kRows rows of a CTA. Where a row has several warps each has a
-// word for each of kMost sums, twice: taken in turns, so that the barrier of one turn lies between
-// two uses of a word.
+// word for each of kMost sums in each of two buffers, which are used alternately: a barrier of all
+// warps lies between two uses of a word.
 template <int kRowThreads, int kRows, int kMost>
 class RowSums {
  public:
   // `words`: of all rows, in shared memory.
   __device__ __forceinline__ explicit RowSums(u32 words)
-      : row_(int(threadIdx.x) / kRowThreads), words_(words + row_ * 2 * kTurnBytes) {}
+      : row_(int(threadIdx.x) / kRowThreads), words_(words + row_ * 2 * kBufferBytes) {}
 
   // Every thread of the row, and of the warp, takes part; all of them get the sums.
   template <int kCount>
@@ -32,11 +32,11 @@ class RowSums {
 
  private:
   static constexpr int kLanes = min_of(kRowThreads, kWarpSize), kWarps = kRowThreads / kLanes;
-  static constexpr int kTurnBytes = kWarps > 1 ? 4 * kMost* kWarps : 0;
+  static constexpr int kBufferBytes = kWarps > 1 ? 4 * kMost* kWarps : 0;
 
   template <int kCount>
   __device__ __forceinline__ void add_warps(float (&values)[kCount]) {
-    const u32 words = words_ + turn_ * kTurnBytes;
+    const u32 words = words_ + buffer_ * kBufferBytes;
     const int warp = int(threadIdx.x) % kRowThreads / kWarpSize;
     if (threadIdx.x % kWarpSize == 0) {
 #pragma unroll
@@ -53,12 +53,12 @@ class RowSums {
         values[i] += __uint_as_float(load_shared(words + 4 * (i * kWarps + j)));
       }
     }
-    turn_ ^= 1;
+    buffer_ ^= 1;
   }
 
   int row_;
   u32 words_;
-  int turn_ = 0;
+  int buffer_ = 0;
 };
 
 }  // namespace vitune

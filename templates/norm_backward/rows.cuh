@@ -103,7 +103,7 @@ template <class C>
 using NormBackwardRowSums = RowSums<NormBackwardTraits<C>::kRowThreads,
                                     NormBackwardTraits<C>::kRows, NormBackwardTraits<C>::kRowSums>;
 
-// What dx is made of, beside the row itself.
+// The values that dx is computed from, beside the row itself.
 struct NormBackwardMoments {
   float rstd;
   float gradient, product;  // the means of g and of g x^

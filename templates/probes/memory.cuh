@@ -40,10 +40,10 @@ __device__ inline void probe_copy(const ProbeCopyParams& p) {
 
 // In each pass a CTA takes the tiles of another one, so that all get the same share in the end.
 __device__ inline void probe_read(const ProbeReadParams& p) {
-  constexpr u32 kTurn = 37;
+  constexpr u32 kTilesAhead = 37;
   u32 sum = 0;
   for (int round = 0; round < p.rounds; ++round) {
-    const u32 first = (blockIdx.x + u32(round) * kTurn) % gridDim.x;
+    const u32 first = (blockIdx.x + u32(round) * kTilesAhead) % gridDim.x;
     for (u32 tile = first; tile < p.tiles; tile += gridDim.x) {
       uint4 v[kProbeVectors];
       load_tile(v, p.data, tile);

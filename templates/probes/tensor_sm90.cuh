@@ -1,7 +1,7 @@
 // templates/probes/tensor_sm90.cuh -- Probe of the tensor cores through wgmma (compute capability
 // 9.0 only): m64n256k16, bf16 products, fp32 sums, both operands in shared memory.
 //
-// Two warpgroups take turns, so that one's wait for its sums is the other's time to multiply. The
+// Two warpgroups alternate: one multiplies while the other one waits for its sums. The
 // operands are random: zeros would take less power and so raise the clocks.
 #pragma once
 

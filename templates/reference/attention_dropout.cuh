@@ -23,7 +23,7 @@ __device__ inline RefU32 ref_philox(RefU32 c0, RefU32 c1, RefU32 c2, RefU32 c3, 
   return word == 0 ? c0 : word == 1 ? c1 : word == 2 ? c2 : c3;
 }
 
-// Of the score of a query row and a key; `head` counts the heads of all batches.
+// True if the score of a query row and a key is kept; `head` counts the heads of all batches.
 __device__ inline bool ref_is_kept(const ReferenceParams& p, long long head, long long row,
                                    long long key) {
   if (p.dropout.random == nullptr) return true;
@@ -37,7 +37,7 @@ __device__ inline bool ref_is_kept(const ReferenceParams& p, long long head, lon
   return (word >> (8 * (key / 8 % 2 * 2 + key % 2)) & 255) >= p.dropout.threshold;
 }
 
-// What the kept weights are multiplied by.
+// The factor of the weights that are kept.
 template <class Scalar>
 __device__ inline Scalar ref_kept_scale(const ReferenceParams& p) {
   if (p.dropout.random == nullptr) return Scalar(1);

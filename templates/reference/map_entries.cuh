@@ -193,7 +193,7 @@ __device__ inline double map_over_warp(double value, bool is_most) {
   return value;
 }
 
-// What a row is reduced to: the sum, of a softmax that of exponentials, and the largest.
+// A reduced row: the sum (for a softmax that of the exponentials) and the largest element.
 struct MapReduced {
   double sum, most;
 };
@@ -219,7 +219,7 @@ __device__ __attribute__((noinline)) MapReduced map_reduced(const MapJudgeParams
   return row;
 }
 
-// What y is of, in element `r` of a softmax.
+// The argument of y: a row's result, or element `r` of a softmax.
 __device__ inline double map_r(const MapJudgeParams& p, const MapReduced& row, long long result,
                                long long r, long long count, int rounding) {
   if (p.reduction == kMapMost) return row.most;

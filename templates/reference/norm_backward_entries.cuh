@@ -3,8 +3,8 @@
 //
 // Two kernels, and each row's mean and rstd between them: dx, where a warp has a row and reads it
 // from memory in each pass; then the sums over rows, eight columns for a CTA, each by 32 threads
-// that take turns. With double it is the judge; with float the yardstick: plain fp32, each result
-// rounded once.
+// that share its rows. With double it is the judge; with float the yardstick: plain fp32, each
+// result rounded once.
 #pragma once
 
 #include "norm_backward/params.cuh"
@@ -13,7 +13,7 @@
 
 namespace vitune {
 
-inline constexpr int kNormBackwardSide = 8, kNormBackwardTurns = 32;
+inline constexpr int kNormBackwardSide = 8, kNormBackwardThreads = 32;
 
 template <class Scalar>
 __device__ inline Scalar norm_backward_warp_sum(Scalar value) {
@@ -118,23 +118,23 @@ __device__ inline void norm_backward_reference(const NormBackwardJudgeParams& p)
 
 template <class Scalar>
 __device__ inline void norm_backward_columns(const NormBackwardJudgeParams& p) {
-  __shared__ Scalar dweight[kNormBackwardTurns][kNormBackwardSide];
-  __shared__ Scalar dbias[kNormBackwardTurns][kNormBackwardSide];
-  const int side = threadIdx.x % kNormBackwardSide, turn = threadIdx.x / kNormBackwardSide;
+  __shared__ Scalar dweight[kNormBackwardThreads][kNormBackwardSide];
+  __shared__ Scalar dbias[kNormBackwardThreads][kNormBackwardSide];
+  const int side = threadIdx.x % kNormBackwardSide, first = threadIdx.x / kNormBackwardSide;
   const int column = blockIdx.x * kNormBackwardSide + side;
   const auto* const rows = static_cast<const NormBackwardStatistics<Scalar>*>(p.statistics);
   Scalar products = 0, gradients = 0;
-  for (int row = turn; column < p.columns && row < p.call.rows; row += kNormBackwardTurns) {
+  for (int row = first; column < p.columns && row < p.call.rows; row += kNormBackwardThreads) {
     const Scalar dy = Scalar(norm_backward_dy(p, row, column));
     const Scalar distance = Scalar(norm_backward_x(p, row, column)) - rows[row].mean;
     products += dy * (distance * rows[row].rstd);
     gradients += dy;
   }
-  dweight[turn][side] = products;
-  dbias[turn][side] = gradients;
+  dweight[first][side] = products;
+  dbias[first][side] = gradients;
   __syncthreads();
-  if (turn > 0 || column >= p.columns) return;
-  for (int i = 1; i < kNormBackwardTurns; ++i) {
+  if (first > 0 || column >= p.columns) return;
+  for (int i = 1; i < kNormBackwardThreads; ++i) {
     products += dweight[i][side];
     gradients += dbias[i][side];
   }

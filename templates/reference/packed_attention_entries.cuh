@@ -31,7 +31,7 @@ struct PackedQuery {
   int head, keys;
 };
 
-// What the query's row sees; no keys where no sequence has it.
+// The keys that the query's row attends to; none if no sequence has the row.
 __device__ inline PackedQuery packed_query(const PackedAttentionJudgeParams& p, long long token,
                                            int head) {
   const int* const offsets_q = p.call.offsets_q;

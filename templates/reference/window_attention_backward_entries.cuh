@@ -85,7 +85,7 @@ struct RefScore {
   Scalar weight, gradient;  // P and dS
 };
 
-// Of a row that is no padding, whose numbers the first kernel has left.
+// The score of a row that is not padding, from the numbers that the first kernel has stored.
 template <class Scalar>
 __device__ inline RefScore<Scalar> ref_score(const WindowBackwardJudge& p, const RefPair& pair,
                                              long long index, int row, long long pixel, int key) {

@@ -335,7 +335,7 @@ TEST(ModelProblemsTest, AStepOfTrainingAsksForBothPasses) {
                        "residual second=fp16 stats"));
   EXPECT_EQ(unsupported_calls(catalogue().find("vit_base_patch16_224"), input_of(AskedBy::kTrain)),
             "");
-  // Of the others nobody recorded a step.
+  // No training step of the others is recorded.
   EXPECT_THAT(
       model_problems(catalogue().find("mobilevit_s"), 8, ElementType::kBf16, AskedBy::kTrain),
       IsEmpty());

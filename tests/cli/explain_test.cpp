@@ -98,7 +98,7 @@ TEST_F(ExplainTest, WhatTheLibraryWouldRefuseIsRefused) {
   EXPECT_THAT(ignored.err, HasSubstr("VITUNE_MISS='defualt' is ignored: it may be nearest,"));
 }
 
-// Of a problem that nobody tuned on this GPU, but somebody on a like one.
+// A problem that was tuned on a similar GPU, and not on this one.
 TEST_F(ExplainTest, ATransferredConfigNamesTheDeviceThatItWonOn) {
   const ProblemPtr problem = parse_problem(kNearShipped);
   Winner winner;

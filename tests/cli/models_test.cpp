@@ -217,7 +217,7 @@ TEST_F(ModelsTest, WhoAsksDecidesWhatIsAsked) {
       asked("drop-in"),
       ElementsAre(Pair(attention, 12), Pair("norm bf16 m=6304 d=768 weight bias eps=1e-06", 25)));
   const auto compiled = asked("compile");
-  // Of the last block the class token's row alone is computed.
+  // In the last block only the class token's row is computed.
   EXPECT_THAT(compiled, Contains(Pair(attention, 11)));
   EXPECT_THAT(compiled, Contains(Pair("linear bf16 m=6304 n=768 k=768 bias residual", 11)));
 }

@@ -80,7 +80,8 @@ TEST(SourceDeviceOrder, TheMostAlikeComesFirstWhateverTheOrderOfTheList) {
   }
 }
 
-// What a search takes is measured: an architecture of the same major version before others.
+// A search measures what it takes from others: an architecture of the same major version comes
+// first.
 TEST(SourceDeviceOrder, ASearchAsksOtherArchitecturesToo) {
   DeviceInfo ada = of_capability(8, 9), ampere = of_capability(8, 0);
   ada.name = "Ada", ampere.name = "Ampere";

@@ -17,7 +17,7 @@
 namespace vitune {
 namespace {
 
-// Of compute capability 8.0.
+// A device of compute capability 8.0.
 DeviceInfo older_device() {
   DeviceInfo device = testing_support::h200_device("NVIDIA A100");
   device.cc_major = 8;
@@ -160,7 +160,7 @@ TEST(AttentionBackwardSpaceTest, DefaultsAreOfTheSpaceOnEveryDevice) {
   }
 }
 
-// Of the family sm80, whose kernels are two, and two more for dbias.
+// A plan of the family sm80, which has two kernels, and two more for dbias.
 LaunchPlan plan_of(const char* text) {
   const ProblemPtr problem = parsed(text);
   const DeviceInfo device = older_device();

@@ -344,7 +344,7 @@ TEST(AttentionLaunchTest, CoversEveryRowOfEveryHeadOnce) {
       const LaunchShape launch = attention_launch_shape(problem, config, device, 2);
       const AttentionParams params = attention_params(problem, config, {}, launch);
       const std::int64_t rows_per_item = shape.resident ? shape.block_rows() : shape.block_m();
-      ASSERT_LE(shape.nq - shape.block_rows(), shape.spare_rows);
+      ASSERT_LE(shape.nq - shape.block_rows(), shape.swap_ab_rows);
       ASSERT_GE(params.items * rows_per_item * shape.heads_per_cta, heads * shape.block_rows())
           << named.name << ' ' << config.text();
       ASSERT_LE(launch.grid[0], static_cast<std::uint32_t>(params.items));

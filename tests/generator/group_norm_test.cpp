@@ -279,7 +279,7 @@ constexpr char kLarge[] = "bf16 n=1 c=512 l=65536 g=32 weight bias silu";
 constexpr char kTwoImagesNhwc[] = "bf16 n=2 c=512 l=65536 g=32 nhwc weight bias mish";
 constexpr char kLargeNhwc[] = "bf16 n=1 c=512 l=65536 g=32 nhwc weight bias silu";
 
-TEST(GroupNormTest, TurnsAreACooperativeLaunchBehindOneThatClearsItsWords) {
+TEST(GroupNormTest, WavesAreACooperativeLaunchBehindOneThatClearsItsWords) {
   const auto p = GroupNormProblem::parse(kLargeNhwc);
   const DeviceInfo device = testing_support::h200_device();
   const Config config = Config::parse(
@@ -313,19 +313,19 @@ TEST(GroupNormTest, TurnsAreACooperativeLaunchBehindOneThatClearsItsWords) {
               testing::ThrowsMessage<Error>(HasSubstr("128 CTAs have to run at once")));
 }
 
-std::vector<Config> turns_of(const std::string& text, const DeviceInfo& device) {
+std::vector<Config> waves_of(const std::string& text, const DeviceInfo& device) {
   const auto p = GroupNormProblem::parse(text);
-  std::vector<Config> turns;
+  std::vector<Config> waves;
   for (const Config& config : testing_support::space_of(p, device).enumerate()) {
     const GroupNormTiling t = group_norm_tiling(p, config);
     if (!t.grid()) continue;
-    turns.push_back(config);
+    waves.push_back(config);
     EXPECT_LE(t.grid_bytes(), device.shared_per_block) << config.text();
-    EXPECT_EQ(group_norm_tiles(p, t.groups) * t.chunks, 128 * t.turns) << config.text();
+    EXPECT_EQ(group_norm_tiles(p, t.groups) * t.chunks, 128 * t.waves) << config.text();
     EXPECT_EQ(t.held % t.pieces, 0) << config.text();
     EXPECT_LE(4 * t.held, t.steps) << config.text();
   }
-  return turns;
+  return waves;
 }
 
 std::vector<std::int64_t> judged_images(const GroupNormProblem& p, const Config& config) {
@@ -352,15 +352,15 @@ TEST(GroupNormTest, OneImageAndGroupsThatACtaLacksAreJudged) {
 
 // How often its CTAs go through the tensor is compiled in: with fewer images they would wait for
 // words that nobody posts, or read images that are not there.
-TEST(GroupNormTest, TurnsAreJudgedAndPlannedForTheImagesTheyWereMadeForAlone) {
+TEST(GroupNormTest, WavesAreJudgedAndPlannedForTheImagesTheyWereMadeForAlone) {
   const DeviceInfo device = testing_support::h200_device();
   for (const char* const text :
        {"bf16 n=4 c=128 l=65536 g=1", "bf16 n=2 c=256 l=32768 g=8 nhwc", kTwoImagesNhwc}) {
     auto p = GroupNormProblem::parse(text);
     const std::int64_t images = p.images;
-    const auto turns = turns_of(text, device);
-    EXPECT_FALSE(turns.empty()) << text;
-    for (const Config& config : turns) {
+    const auto waves = waves_of(text, device);
+    EXPECT_FALSE(waves.empty()) << text;
+    for (const Config& config : waves) {
       p.images = images;
       EXPECT_EQ(judged_images(p, config), std::vector<std::int64_t>{images}) << config.text();
       p.images = 1;
@@ -371,13 +371,13 @@ TEST(GroupNormTest, TurnsAreJudgedAndPlannedForTheImagesTheyWereMadeForAlone) {
   }
 }
 
-TEST(GroupNormTest, TurnsAreFewAndOfLargeGroupsThatDivideEvenly) {
+TEST(GroupNormTest, WavesAreFewAndOfLargeGroupsThatDivideEvenly) {
   DeviceInfo device = testing_support::h200_device();
   for (const char* const text : {kLarge, kLargeNhwc, "fp32 n=1 c=256 l=65536 g=16 silu",
                                  "bf16 n=1 c=256 l=262144 g=32 weight bias silu", kTwoImagesNhwc}) {
-    const std::size_t turns = turns_of(text, device).size();
-    EXPECT_GE(turns, 1u) << text;
-    EXPECT_LE(turns, 4u) << text;
+    const std::size_t waves = waves_of(text, device).size();
+    EXPECT_GE(waves, 1u) << text;
+    EXPECT_LE(waves, 4u) << text;
     // A kernel that nobody tuned is one of them; those that read twice stand behind it.
     const auto p = GroupNormProblem::parse(text);
     const auto defaults = testing_support::defaults_of(p, device);
@@ -390,10 +390,10 @@ TEST(GroupNormTest, TurnsAreFewAndOfLargeGroupsThatDivideEvenly) {
         "bf16 n=1 c=512 l=65536 g=32 weight bias align=8",  // narrow accesses
         "bf16 n=1 c=512 l=65000 g=32 weight bias",          // parts of unequal size
         "bf16 n=1 c=320 l=65536 g=32 nhwc weight bias"}) {  // vectors of two groups
-    EXPECT_EQ(turns_of(text, device).size(), 0u) << text;
+    EXPECT_EQ(waves_of(text, device).size(), 0u) << text;
   }
   device.cc_major = 8;
-  EXPECT_EQ(turns_of(kLarge, device).size(), 0u);
+  EXPECT_EQ(waves_of(kLarge, device).size(), 0u);
 }
 
 // A config of before there were clusters has none, and its kernel's text is what it was.

@@ -22,8 +22,8 @@ class RandomMap {
  public:
   explicit RandomMap(std::uint64_t seed) : random_(seed) {}
 
-  // Of operands among `letters`, with about `steps` words. What could leave a function's domain or
-  // grow is guarded: the largest value is about 100.
+  // An expression of operands among `letters`, with about `steps` words. Arguments are kept in each
+  // function's domain, and the largest value is about 100.
   std::string expression(const std::string& letters, int steps) {
     if (steps <= 0) return leaf(letters);
     const auto of = [&](int left) { return expression(letters, left); };

@@ -148,7 +148,7 @@ TEST(WindowAttentionBackwardSpaceTest, EveryProblemHasADefaultInsideItsSpace) {
   }
 }
 
-// Of windows that all lie in the image and are small, the family for those.
+// Small windows that all lie in the image have a family of their own.
 TEST(WindowAttentionBackwardSpaceTest, WindowsOfFewPixelsHaveAFamilyOfTheirOwn) {
   const DeviceInfo device = testing_support::h200_device();
   for (const char* const text : kProblems) {
@@ -196,7 +196,7 @@ TEST(WindowAttentionBackwardPlanTest, CtasShareTheWindowsOfAnEntry) {
               static_cast<std::uint32_t>(handed.parts * handed.entries));
     return handed;
   };
-  // Of a head, of a head and window; no more CTAs than windows.
+  // An entry for each head, or for each head and window; no more CTAs than windows.
   const auto heads = params("bf16 b=32 image=56 window=7 h=5 d=8 bias=bf16:1x5x49x49 dbias");
   EXPECT_EQ(heads.entries, 5);
   EXPECT_EQ(heads.parts, 105);

@@ -13,8 +13,8 @@ struct AllocationCount {
 
 // Begins to count in this thread; only one thread may.
 void begin_to_count_new();
-// What was allocated since. Nothing is counted in a sanitizer's build, which has allocators of its
-// own.
+// The allocations since then. In a sanitizer's build, which has allocators of its own, nothing is
+// counted.
 AllocationCount end_to_count_new();
 
 }  // namespace vitune::test

@@ -23,7 +23,7 @@ struct ModelFuzzReport {
   std::optional<std::string> finding;
 };
 
-// What a session does with a sound file before it asks a device: steps, places, constants.
+// Does what a session does with a sound file before it uses a device: steps, places, constants.
 inline void bind_all(const std::filesystem::path& path, std::int64_t batch) {
   const ModelContainer file = load_model_file(path);
   const ModelGraph graph = read_model_graph(file.text("vitune.graph"), path.string());

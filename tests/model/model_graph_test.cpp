@@ -309,7 +309,7 @@ TEST(ModelGraphTest, ExpressionsAreReadAndNothingElse) {
   EXPECT_EQ(expression_letters("add(h,mul(1e5,add(b,max(b,2.5e-3))))", "abcdefgh"), "bh");
 }
 
-// What a cover says of a piece, as long as there is no end to comparisons.
+// The cover's answer for a piece, with no limit on comparisons.
 std::string written(WriteCover& cover, std::int64_t offset,
                     const std::vector<std::int64_t>& extents,
                     const std::vector<std::int64_t>& strides) {

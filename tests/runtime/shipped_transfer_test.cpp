@@ -47,8 +47,8 @@ LayeredStore rows_of(Store& all, const DeviceInfo& device) {
   return LayeredStore(std::move(store), nullptr);
 }
 
-// What `config` took on the winner's device over the winner: by the final race, else by the trials
-// of both. Nothing if it was not measured there.
+// The time of `config` over the winner's on the winner's device: by the final race, else by the
+// trials of both. Nothing if it was not measured there.
 std::optional<double> loss_of(Store& all, const WinnerEntry& entry, const Config& config) {
   const Winner& winner = entry.winner;
   if (config == winner.config) return 0;

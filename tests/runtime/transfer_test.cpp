@@ -121,7 +121,7 @@ TEST_F(TransferTest, TheMostAlikeDeviceIsAskedFirst) {
   EXPECT_EQ(choices(kVit)[0].config, other_config(kVit, 2));
 }
 
-// What the shipped kernels of other architectures are good for nobody has measured.
+// Nobody has measured how well the shipped configs of other architectures do.
 TEST_F(TransferTest, NothingIsTakenFromAnotherArchitectureNorFromAPartOfAGpu) {
   DeviceInfo ampere = h100_, part = h100_;
   ampere.cc_major = 8;

@@ -116,7 +116,7 @@ constexpr Mistake kBiasMistakes[] = {
     {kDbias, "+= ds[0][j][i]", "+= __uint_as_float(__float_as_uint(ds[0][j][i]) & 0xffff0000u)"},
 };
 
-// What orders the accesses to shared memory, left out.
+// Each of these leaves out a wait that orders accesses to shared memory.
 constexpr MissingWait kUnordered[] = {
     {"RowsOfDqNotWaitedFor",
      {kDq, "copy_wait<max_of(T::kStages - 1, 1)>();\n  __syncwarp();", "__syncwarp();"},
@@ -144,7 +144,7 @@ constexpr MissingWait kUnordered[] = {
      {kDbias, "    __syncthreads();  // these tiles", "    // these tiles"},
      "a race"},
 };
-// Of keys and values that move on to registers before the first step.
+// The same for keys and values that move to registers before the first step.
 constexpr MissingWait kUnorderedKept[] = {
     {"KeysAndValuesNotWaitedFor",
      {kDkv, "copy_wait<max_of(T::kStages - 1, 1)>();\n  __syncthreads();", "__syncthreads();"},
@@ -154,7 +154,7 @@ constexpr MissingWait kUnorderedKept[] = {
       "copy_wait<max_of(T::kStages - 1, 1)>();"},
      "a race"},
 };
-// Of one stage, which waits once more for its readers.
+// The same for a single stage, which waits once more for its readers.
 constexpr MissingWait kUnorderedSingle[] = {
     {"KeysStillRead",
      {kDq, "      __syncthreads();\n      stages.load(step + 1);", "      stages.load(step + 1);"},

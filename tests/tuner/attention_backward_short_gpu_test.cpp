@@ -146,7 +146,7 @@ constexpr Mistake kBiasMistakes[] = {
     {kShort, "i64(work.entry) * queries", "i64(0) * queries"},
 };
 
-// What orders the accesses to shared memory, left out.
+// Each of these leaves out a wait that orders accesses to shared memory.
 constexpr MissingWait kUnordered[] = {
     {"RowsNotWaitedFor", {kShort, "copy_wait<0>();", ""}, "a race"},
     {"RowsOfOtherThreadsNotWaitedFor",
@@ -196,7 +196,7 @@ class AttentionBackwardShortMistakesGpuTest : public AttentionBackwardShortGpuTe
                                               public testing::WithParamInterface<Mistaken> {};
 
 TEST_P(AttentionBackwardShortMistakesGpuTest, EachIsSeen) {
-  // Of a bias that is summed up.
+  // A problem whose dbias is summed up.
   const ProblemPtr problem = parse_problem(on_device(text_of(GetParam().problem), "90", "7200"));
   const Config config = config_of(*problem, GetParam().blocks);
   expect_seen(problem, config, GetParam().mistakes);

@@ -159,7 +159,7 @@ constexpr Mistake kOneHeadMistakes[] = {
     {kDbias, "first = group * kGroupRows * T::kSwizzle;", "first = 0;"},
 };
 
-// Of units that have several scores, of two biases; on a device of few SMs.
+// Units that have several scores, and two biases; on a device of few SMs.
 constexpr char kSeveral[] = "bf16 b=12 h=2 nq=70 nk=83 d=24 bias=bf16:3x2x70x83 dbias";
 constexpr Mistake kSeveralMistakes[] = {
     {kDq, "load_lse<T>(log_sums, p, index + 1, row)", "load_lse<T>(log_sums, p, index, row)"},
@@ -167,7 +167,7 @@ constexpr Mistake kSeveralMistakes[] = {
     {kDbias, "    rows.clear();\n", "    if (index == tile.scores.first) rows.clear();\n"},
 };
 
-// What orders the accesses to shared memory, left out.
+// Each of these leaves out a wait that orders accesses to shared memory.
 constexpr MissingWait kUnordered[] = {
     {"BiasOfAStepNotWaitedFor",
      {kDq, "mbarrier_wait(this->shared.full(slot), this->at.phase);", ""},

@@ -121,7 +121,7 @@ constexpr Mistake kCausalMistakes[] = {
     {kDq, "u32(item.head) / u32(p.call.heads_per_kv)", "u32(item.head) % u32(2)"},
 };
 
-// What orders the accesses to shared memory, left out.
+// Each of these leaves out a wait that orders accesses to shared memory.
 constexpr MissingWait kUnordered[] = {
     {"QueriesNotWaitedFor",
      {kDq, "mbarrier_wait(shared.rows_full(), rows_phase);", ""},

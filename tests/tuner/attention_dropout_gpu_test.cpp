@@ -44,8 +44,8 @@ constexpr char kBackwardSm90[] = "attention_backward/dropout_sm90.cuh";
 constexpr char kDqSm90[] = "attention_backward/dq_sm90.cuh";
 constexpr char kDkvSm90[] = "attention_backward/dkv_sm90.cuh";
 
-// Of the draw, whatever the kernel: numbers of another generator, seed, offset, head or threshold,
-// rows and keys exchanged, bytes of the other thread's cell.
+// Mistakes in the draw, whatever the kernel: numbers of another generator, seed, offset, head or
+// threshold, rows and keys exchanged, bytes of the other thread's cell.
 constexpr Mistake kOfTheDraw[] = {
     {kPhilox, "round < 10", "round < 9"},
     {kPhilox, "key0 += 0x9e3779b9u", "key0 += 0x9e3779b8u"},

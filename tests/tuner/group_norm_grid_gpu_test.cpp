@@ -1,5 +1,5 @@
 // tests/tuner/group_norm_grid_gpu_test.cpp -- Group norms by all CTAs of a device at once against
-// the fp64 judge: turns, vectors in shared memory and in registers, both layouts; mistakes that the
+// the fp64 judge: waves, vectors in shared memory and in registers, both layouts; mistakes that the
 // judge must see, and waits whose absence the emulated device must.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
@@ -62,10 +62,10 @@ constexpr Mistake kMistakes[] = {
     {kExchange, "group * kWarps + lane % kWarps", "group * kWarps"},
     {kExchange, "wait_for_words<kLanes>(", "// ("},
     {kExchange, "clear_word(", "// ("},
-    {kGrid, "turn + 2 + is_later", "turn + 2"},
+    {kGrid, "wave + 2 + is_later", "wave + 2"},
     {kGrid, "keep(next, kFirst<kOdd> + i)", ""},
     {kGrid, "piece = next;", ""},
-    {kGrid, "between = tile_of(turn + 1)", "between = tile_of(turn)"},
+    {kGrid, "between = tile_of(wave + 1)", "between = tile_of(wave)"},
     {kGrid, "write(held[i / kPieces], tile, kOddPlaces + i)",
      "write(kept(kSteps), tile, kOddPlaces + i)"},
     {"group_norm/activation_four.cuh", "of_first * under[1]", "of_first * under[0]"},
@@ -78,7 +78,7 @@ constexpr MissingWait kUnordered[] = {
     {"SecondCopiesNotWaitedFor", {kGrid, "copy_wait<kLater>();", ""}, "a race"},
     {"PartsNotMet", {kExchange, "__syncthreads();", ""}, "a race"},
     {"PartsOfTwoTurnsInOnePlace",
-     {kExchange, "shared + turn % 2 * kPartBytes", "shared"},
+     {kExchange, "shared + wave % 2 * kPartBytes", "shared"},
      "a race"},
     {"WordsPostedBeforeTheyAreClear",
      {kGrid, "wait_for_earlier_grids();  // the words are clear", ""},

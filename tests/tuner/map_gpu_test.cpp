@@ -21,7 +21,7 @@
 namespace vitune {
 namespace {
 
-// What models ask for, of fewer images and channels; tails; each type; each way to reduce.
+// Maps that models ask for, with fewer images and channels; tails; each type; each way to reduce.
 constexpr const char* kProblems[] = {
     // Class token and patches with their positions, as parts of one sequence.
     "map n=3x96 a=bf16@0x1 b=bf16@0x1 x=add(a,b) out=bf16@1920x1",
@@ -157,7 +157,7 @@ TEST_F(MapGpuTest, ANaNOfOtherBitsIsNoFault) {
   EXPECT_EQ(verdict(verifier, *problem, config, &kOtherBits), "");
 }
 
-// Of 16 bits and of 32, with neighbours and apart.
+// Elements of 16 and of 32 bits, adjacent and apart.
 TEST_F(MapGpuTest, AResultInAnOperandsPlaceHasTheSameBits) {
   for (const char* const text : {"map n=37x72 a=bf16 b=bf16@0x1 x=add(a,b) out=bf16",
                                  "map n=37x7 a=fp32@16x2 b=fp32@0x1 x=mul(a,b) out=fp32@16x2"}) {
@@ -180,7 +180,7 @@ TEST_F(MapGpuTest, AResultInAnOperandsPlaceHasTheSameBits) {
       return bytes;
     };
     const std::vector<std::byte> apart = run(kMapOut), in_place = run(0);
-    // What lies between elements is another tensor's.
+    // The memory between elements belongs to another tensor.
     const TensorSpec& out = workload.tensors()[kMapOut];
     const auto size = static_cast<std::size_t>(element_bytes(out.type));
     for (std::int64_t i = 0; i < out.extents[2] * out.extents[3]; ++i) {

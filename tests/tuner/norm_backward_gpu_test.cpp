@@ -75,12 +75,12 @@ constexpr Mistake kMistakes[] = {
     {kRowSums, "mask = kLanes / 2", "mask = kLanes / 4"},
 };
 
-// What orders the accesses to shared memory, left out.
+// Each of these leaves out a wait that orders accesses to shared memory.
 constexpr MissingWait kUnordered[] = {
     {"WarpsOfARowNotWaitedFor",
      {kRowSums, "group_barrier<kRows, kRowThreads>(row_);", ""},
      "a race"},
-    {"SumsOfTheLastRowStillRead", {kRowSums, "turn_ ^= 1;", ""}, "a race"},
+    {"SumsOfTheLastRowStillRead", {kRowSums, "buffer_ ^= 1;", ""}, "a race"},
     {"TeamsNotWaitedFor", {kSums, "      __syncthreads();\n", ""}, "a race"},
     {"WarpsOfTheFinishNotWaitedFor", {kFinish, "__syncthreads();", ""}, "a race"},
 };

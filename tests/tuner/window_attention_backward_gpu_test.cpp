@@ -127,7 +127,7 @@ constexpr Batched kSums = {
     3, 1200, "image=4x7 window=3x6 shift=1x2 h=2 d=64 padding bias=bf16:4x2x18x18 dbias=1x2x18x18"};
 constexpr char kSumsConfig[] = "kBlockN=32 kBuffers=2 kKeepsScores=1 kMinCtas=1 kWarps=1";
 constexpr Mistake kMistakesOfSums[] = {
-    // Of the last window alone, a part left out, of another head.
+    // dbias of the last window alone, without one part, of another head.
     {kWindows, "is_first ? ds[0][j][i] : *at + ds[0][j][i]", "ds[0][j][i]"},
     {kFinish, "part < p.parts; ++part", "part + 1 < p.parts; ++part"},
     {kFinish, "+ window * heads + head", "+ window * heads"},
@@ -176,8 +176,8 @@ INSTANTIATE_TEST_SUITE_P(Of, WindowAttentionBackwardMistakesGpuTest,
                                                   kMistakesOfTables}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// What orders the accesses to shared memory, left out: two warps, with P and dS in shared memory,
-// more windows than CTAs.
+// Each of these leaves out a wait that orders accesses to shared memory: two warps, with P and dS
+// in shared memory, more windows than CTAs.
 constexpr char kManyWindows[] =
     "window_attention_backward bf16 b=12 image=9x12 window=5x4 h=1 d=8 padding "
     "bias=bf16:1x1x20x20 dbias";
@@ -192,7 +192,8 @@ constexpr MissingWait kUnordered[] = {
      "a race"},
     {"StagedDk", {kWindows, "dv, 1.f);\n      __syncwarp();", "dv, 1.f);"}, "a race"},
 };
-// Of a warp that has several tiles, and keys that are read once more before dk takes their places.
+// The same for a warp that has several tiles, and for keys that are read once more before dk takes
+// their places.
 constexpr MissingWait kUnorderedAgain[] = {
     {"StagingStillRead", {kWindows, "__syncwarp();  // the rows of", "// the rows of"}, "a race"},
     {"KeysStillRead",

@@ -90,7 +90,7 @@ constexpr Mistake kMistakes[] = {
     {kShort, "to[row * T::kWindowKeys + key]", "to[key * T::kWindowKeys + row]"},
 };
 
-// What orders the accesses to shared memory, left out.
+// Each of these leaves out a wait that orders accesses to shared memory.
 constexpr char kManyWindows[] = "bf16 b=60 image=10x8 window=5x4 h=1 d=8 bias=bf16:1x1x20x20 dbias";
 constexpr MissingWait kUnordered[] = {
     {"RowsNotWaitedFor", {kShort, "copy_wait<0>();", ""}, "a race"},

@@ -61,7 +61,7 @@ void SourceSeeds::list_devices() {
   }
 }
 
-// Of a problem with winners by both objectives that by the wanted one comes first.
+// Where a problem has winners by both objectives, that by the wanted one comes first.
 const std::vector<SourceSeeds::SourceWinner>& SourceSeeds::winners_of(Source& source) {
   if (source.winners) return *source.winners;
   std::vector<SourceWinner> wanted, others;

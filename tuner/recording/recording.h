@@ -30,8 +30,8 @@ struct RecordedProblem {
   std::string text;                     // canonical text of the problem
   std::vector<std::string> parameters;  // every trial's config has exactly these
   std::vector<Trial> trials;            // kernel keys are not recorded
-  // Of a sample of the space: how many configs that has, and of each trial whether the sample drew
-  // it or a search tried it. 0 and empty: the whole space was swept.
+  // For a sample of the space: the number of configs in the space, and for each trial whether the
+  // sample drew it or a search tried it. 0 and empty: the whole space was swept.
   std::int64_t space_size = 0;
   std::vector<bool> drawn = {};
 };

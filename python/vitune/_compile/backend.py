@@ -220,8 +220,8 @@ class Backend:
     def _try(self, operator: FusionPattern, place: Match | NoMatch, node: fx.Node, prepared: FoldedParameters) -> Call:
         reason, selections = self._decide(operator, place, node, prepared)
         times = None if reason else self._times(place, selections)
-        # A call that was not known to be faster goes in where it is, by more than a race can be wrong by; one that was known
-        # needs no luck of the clock.
+        # A call that was not known to be faster replaces the operations only if it wins by more than the error of a race; a
+        # call that was known to be faster does not have to win again.
         never_tuned = any(found.outcome in NOT_TUNED_HERE for found in selections)
         if times is not None and times.wrong:
             reason = f"its answers are not {times.rival}: {times.wrong}"

@@ -161,7 +161,7 @@ def attention_varlen(q: Tensor, k: Tensor, v: Tensor, offsets_q: Tensor, offsets
         offsets_k = None
     longest_q = q.shape[0] if longest_q is None else int(longest_q)
     longest_k = (longest_q if offsets_k is None else k.shape[0]) if longest_k is None else int(longest_k)
-    # Of no rows the longest sequence has none.
+    # Without rows, the longest sequence has none either.
     longest_q, longest_k = max(longest_q, not q.shape[0]), max(longest_k, not k.shape[0])
     scale = None if scale is None else float(scale)
     if norm_ops.may_run_directly(q, k, v, offsets_q, offsets_k):
