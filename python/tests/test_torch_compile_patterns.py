@@ -100,6 +100,18 @@ class TreeTest(unittest.TestCase):
             if found is not None:
                 self.assertEqual((found.nodes, found["first"], found["start"].op), (nodes, nodes[0], "placeholder"))
 
+    def test_sums_of_sums_are_looked_at_once(self):
+        asked = []
+
+        def doubled(x):
+            x = x.exp()
+            for _ in range(40):
+                x = x + x
+            return x
+        steps = Steps(Tree("add", input="x", other="y").where(lambda found: not asked.append(found)), Tree("sigmoid"), "x")
+        self.assertIsNone(steps.find(graph_of(doubled, torch.randn(3))[-1]))
+        self.assertEqual(len(asked), 80)
+
     def test_what_is_around_a_node_is_found_the_largest_first(self):
         tree = Tree("add", input=Steps(Tree("relu mul"), "start"), other=1.0)
         for function, sizes in ((lambda x: ((x.sigmoid().relu() * 2.0 + 1.0).exp()), [3]), (lambda x: (x.sigmoid().relu() * 2.0).exp(), []),

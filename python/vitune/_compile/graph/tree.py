@@ -287,11 +287,22 @@ class Steps(Part):
         self._step, self._end, self._on, self._into, self.every = step, end, on, into, _every((step, end))
 
     def found(self, argument: Any, bound: dict[str, Any]) -> Iterator[Found]:
+        return self._found(argument, bound, set())
+
+    def _found(self, argument: Any, bound: dict[str, Any], without: set[fx.Node]) -> Iterator[Found]:
+        """without: nodes at which it does not stand, so that sums of sums of one tensor are looked at once."""
+        stands = not isinstance(argument, fx.Node)
+        if not stands and argument in without:
+            return
         for step in self._step.found(argument, {}):
-            for rest in self.found(step[self._on], bound):
+            for rest in self._found(step[self._on], bound, without):
+                stands = True
                 yield Found({**rest.bound, self._into: (step, *rest[self._into])}, _joined(rest.nodes, step.nodes))
         for end in _each(argument, self._end, bound):
+            stands = True
             yield Found({**end.bound, self._into: ()}, end.nodes)
+        if not stands:
+            without.add(argument)
 
 
 def _every(wanted: Iterable[Any]) -> tuple[str, ...]:
