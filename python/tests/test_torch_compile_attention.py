@@ -95,9 +95,12 @@ class RewriteTest(CompileCase):
 
         def factor_per_head(q, k, v):
             return (F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT * factor).softmax(-1) @ v
+
+        def the_other_way_round(q, k, v):
+            return (bias + 0.25 * (q @ k.mT)).softmax(-1) @ v
         bias = torch.randn(2, 1, 5, 5, dtype=torch.bfloat16)
         factor = torch.tensor([1.0, 10.0, 30.0], dtype=torch.bfloat16).view(3, 1, 1)
-        for call in (by_hand, transformers_eager, copied, flat, factor_per_head):
+        for call in (by_hand, transformers_eager, copied, flat, factor_per_head, the_other_way_round):
             with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 vitune.torch.reset_stats()

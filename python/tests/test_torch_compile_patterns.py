@@ -17,7 +17,7 @@ from torch import fx, nn
 
 from vitune._compile import backend
 from vitune._compile.graph import benchmark, distinct, subgraph
-from vitune._compile.graph.tree import Tree, arguments_of, is_quiet, operation_of
+from vitune._compile.graph.tree import Either, Steps, Tree, arguments_of, is_quiet, operation_of
 from vitune._ops import attention as attention_ops
 
 try:
@@ -87,6 +87,39 @@ class TreeTest(unittest.TestCase):
             return y * 2.0, y
         nodes = graph_of(twice, torch.randn(3))
         self.assertFalse(Tree("mul", input=Tree("sigmoid"), other=2.0).find(nodes[-1]).is_whole)
+
+    def test_steps_are_as_many_as_there_are_and_none_too(self):
+        scaled = Tree("mul", input="x", other="by").where(lambda found: isinstance(found["by"], float))
+        tree = Steps(Either(scaled, Tree("relu", input="x")), Tree("sigmoid", input="start").named("first"), "x", "every")
+        for function, factors in ((lambda x, y: torch.sigmoid(x), []), (lambda x, y: 3.0 * (torch.sigmoid(x) * 2.0).relu(), [3.0, None, 2.0]),
+                                  (lambda x, y: torch.sigmoid(x) * y, None), (lambda x, y: x.relu(), None),
+                                  (lambda x, y: torch.sigmoid(x).exp() * 2.0, None)):
+            nodes = graph_of(function, torch.randn(3), torch.randn(3))
+            found = tree.find(nodes[-1])
+            self.assertEqual(None if found is None else [step.get("by") for step in found["every"]], factors)
+            if found is not None:
+                self.assertEqual((found.nodes, found["first"], found["start"].op), (nodes, nodes[0], "placeholder"))
+
+    def test_sums_of_sums_are_looked_at_once(self):
+        asked = []
+
+        def doubled(x):
+            x = x.exp()
+            for _ in range(40):
+                x = x + x
+            return x
+        steps = Steps(Tree("add", input="x", other="y").where(lambda found: not asked.append(found)), Tree("sigmoid"), "x")
+        self.assertIsNone(steps.find(graph_of(doubled, torch.randn(3))[-1]))
+        self.assertEqual(len(asked), 80)
+
+    def test_what_is_around_a_node_is_found_the_largest_first(self):
+        tree = Tree("add", input=Steps(Tree("relu mul"), "start"), other=1.0)
+        for function, sizes in ((lambda x: ((x.sigmoid().relu() * 2.0 + 1.0).exp()), [3]), (lambda x: (x.sigmoid().relu() * 2.0).exp(), []),
+                                (lambda x: (x.sigmoid() + 1.0).relu() + 1.0, [1]), (lambda x: (lambda y: (y + 1.0, y.exp()))(x.sigmoid().relu()), [])):
+            nodes = graph_of(function, torch.randn(3))
+            self.assertEqual([len(found.nodes) for found in tree.around("start", nodes[0])], sizes)
+        nodes = graph_of(lambda x: x.sigmoid().relu() * 2.0, torch.randn(3))
+        self.assertEqual([found.nodes for found in Steps(Tree("relu mul"), "start").around("start", nodes[0])], [nodes[1:], nodes[1:2], []])
 
     def test_steps_that_do_nothing_are_known_and_others_are_not(self):
         x = torch.randn(4, 6)

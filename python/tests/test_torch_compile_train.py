@@ -28,7 +28,7 @@ from torch.utils.checkpoint import checkpoint
 from vitune._compile import backend
 from vitune._compile.graph import match
 from vitune._compile.patterns import linear_train
-from vitune._ops import attention as attention_ops, linear as linear_ops, norm_training, training
+from vitune._ops import attention as attention_ops, linear as linear_ops, training
 
 from .test_torch_compile import served_by_nearest, without_inductor
 from .test_torch_train import launch_staged, serves

@@ -14,7 +14,7 @@ from torch import nn
 
 from vitune._train import places, standing
 
-from .train_step_cases import RATE, WARM, CapturedCase, batches, network, one_thread
+from .train_step_cases import RATE, WARM, CapturedCase, batches, one_thread
 
 setUpModule = one_thread
 needs_places = unittest.skipUnless(OPERATORS and places.has_versions(), "no operators' library was named, or this Python keeps no versions of dicts")

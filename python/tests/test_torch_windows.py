@@ -9,8 +9,6 @@ import vitune
 from .support import needs_device, needs_library, needs_torch, torch
 
 if torch is not None:
-    import torch.nn.functional as F
-
     from vitune._ops import attention as attention_ops, window_attention as window_attention_ops
     from vitune._ops.window_attention import Windows
 

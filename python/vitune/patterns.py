@@ -3,11 +3,11 @@
 """docs/python.md has an example. PyTorch is imported with this module."""
 from ._compile.backend import register
 from ._compile.graph.match import FusionPattern, Match, NoMatch
-from ._compile.graph.tree import Found, Tree
+from ._compile.graph.tree import Either, Found, Steps, Tree
 from ._compile.patterns.own import TreePattern
 from ._ops.group_norm import text_of as group_norm_problem
 from ._ops.linear import text_of as linear_problem
 from ._ops.norm import text_of as norm_problem
 
-__all__ = ["Found", "FusionPattern", "Match", "NoMatch", "Tree", "TreePattern", "group_norm_problem", "linear_problem", "norm_problem",
-           "register"]
+__all__ = ["Either", "Found", "FusionPattern", "Match", "NoMatch", "Steps", "Tree", "TreePattern", "group_norm_problem", "linear_problem",
+           "norm_problem", "register"]

@@ -13,8 +13,8 @@ from typing import Any, Optional
 
 import torch
 
-from .. import __version__
 from .._runtime.errors import InvalidArgument
+from .._runtime.structs import VERSION
 from . import backend
 from .tune_model import Call
 
@@ -168,7 +168,7 @@ def energy_counter(device: torch.device) -> Optional[Callable[[], float]]:
 
 def _title(model: Any, call: Call, device: torch.device) -> str:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    return f"{type(model).__name__} of {call}, on {name}; vitune {__version__}, torch {torch.__version__}"
+    return f"{type(model).__name__} of {call}, on {name}; vitune {'.'.join(map(str, VERSION))}, torch {torch.__version__}"
 
 
 def benchmark(model: Any, sample: Any, mode: Optional[str], energy_seconds: Optional[float]) -> Benchmark:

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .._ops import attention as attention_ops
 from . import sdpa as sdpa_dropin
 
 #: True if coverage() looks: it is to see every place that attends, served or not.

@@ -17,7 +17,7 @@ from torch import Tensor
 from .._runtime.context import Problem
 from .._runtime.counters import counters
 from .._runtime.errors import Unsupported
-from . import attention as attention_ops, attention_training as training, flops, order as result_order, problem_text
+from . import attention as attention_ops, attention_training as training, flops, problem_text
 from .dropout_mask import drawn, dropped_of, kept
 from .scratch import launch
 from .training import _answer

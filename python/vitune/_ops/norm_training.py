@@ -95,7 +95,7 @@ def backward_text(dy: Tensor, x: Tensor, weight: Optional[Tensor], residual: Opt
 def _norm_backward(dy: Tensor, x: Tensor, mean: Optional[Tensor], rstd: Tensor, weight: Optional[Tensor], residual: Optional[Tensor],
                    factor: Optional[Tensor], second: Optional[torch.dtype], parameters: torch.dtype, dweight: bool,
                    dbias: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    shape, given = x.shape, [None if t is None else t.contiguous() for t in (mean, rstd, weight)]
+    given = [None if t is None else t.contiguous() for t in (mean, rstd, weight)]
     whole = [None if t is None else norm_ops.rows(t) for t in (dy, x, residual)]
     factor = None if factor is None else factor.contiguous()
     alignment = problem_text.alignment_of([t for t in (*whole, given[2])])

@@ -117,9 +117,16 @@ ENTERS_AUTOCAST = frozenset((torch.amp.autocast_mode._enter_autocast,))
 EXITS_AUTOCAST = frozenset((torch.amp.autocast_mode._exit_autocast,))
 
 
+def _calls(graph: fx.Graph, targets: frozenset) -> bool:
+    """Whether it calls one of these."""
+    return any(graph.find_nodes(op="call_function", target=target, sort=False) for target in targets)
+
+
 def gradients_at(graph: fx.Graph, nodes: frozenset[fx.Node]) -> set[Any]:
     """Whether gradients are on where each of the nodes stands: one answer, if nothing turns them on or off between them."""
     state, entered, found = torch.is_grad_enabled(), {}, set()
+    if not any(_calls(graph, targets) for targets in (_SETS_GRADIENTS, _ENTERS_INFERENCE)):
+        return {state}
     for node in graph.nodes:
         if node in nodes:
             found.add(state)
@@ -135,6 +142,8 @@ def gradients_at(graph: fx.Graph, nodes: frozenset[fx.Node]) -> set[Any]:
 def is_autocast(node: fx.Node, device: str) -> bool:
     """Whether autocast is on where a node stands; in the body of a checkpoint whether it was on when the model was called."""
     state, entered = torch.is_autocast_enabled(device), {}
+    if not _calls(node.graph, ENTERS_AUTOCAST):
+        return state
     for at in node.graph.nodes:
         if at is node:
             break

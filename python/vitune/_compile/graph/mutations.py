@@ -69,18 +69,23 @@ def written_by(node: fx.Node) -> list[fx.Node]:
     """Which of its arguments it may change."""
     if node.op not in ("call_function", "call_method"):
         return list(node.all_input_nodes) if node.op == "call_module" else []
-    first = _nodes_in(node.args[:1]) or list(node.all_input_nodes)
     if node.op == "call_method":
-        return first if _is_in_place(node.target) else []
+        return _first_of(node) if _is_in_place(node.target) else []
     if isinstance(node.target, torch._ops.OpOverload):
         return _written_by_schema(node)
     if may_write(node.target):
         return list(node.all_input_nodes)
     said = _CHANGES_LATER_ONES.get(node.target)
     if said is not None and _is_said(_argument(node, *said)):
+        first = _first_of(node)
         return [tensor for tensor in node.all_input_nodes if tensor not in first]
     in_place = _is_said(_argument(node, "inplace", _place_of_inplace(node.target), False)) or _is_in_place(node.target)
-    return _nodes_in(node.kwargs.get("out")) + (first if in_place else [])
+    return (_nodes_in(node.kwargs["out"]) if "out" in node.kwargs else []) + (_first_of(node) if in_place else [])
+
+
+def _first_of(node: fx.Node) -> list[fx.Node]:
+    """Of its first argument; of all where that is none."""
+    return _nodes_in(node.args[:1]) or list(node.all_input_nodes)
 
 
 def _is_said(value: Any) -> bool:
@@ -95,6 +100,7 @@ def _argument(node: fx.Node, name: str, place: Optional[int], default: Any) -> A
     return node.args[place] if place is not None and len(node.args) > place else node.kwargs.get(name, default)
 
 
+@functools.cache
 def _is_in_place(target: Any) -> bool:
     """Whether a function, or the method of that name, changes its first argument: x.add_(y), x.__iadd__(y), operator.iadd(x, y)."""
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
@@ -105,7 +111,7 @@ def _is_in_place(target: Any) -> bool:
 
 def _written_by_schema(node: fx.Node) -> list[fx.Node]:
     written: list[fx.Node] = []
-    for place, argument in enumerate(node.target._schema.arguments):
+    for place, argument in enumerate(node.target._schema.arguments if node.target._schema.is_mutable else ()):
         if argument.alias_info is not None and argument.alias_info.is_write:
             written += _nodes_in(_argument(node, argument.name, place, None))
     return written

@@ -5,9 +5,12 @@ nodes. Here they are one operation with its arguments by name. The graph itself 
 vitune."""
 from __future__ import annotations
 
+import abc
+import copy
 import dataclasses
+import itertools
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -77,7 +80,8 @@ _operation("relu", (F.relu, torch.relu), "relu", input=None, inplace=False)
 _operation("silu", (F.silu,), input=None, inplace=False)
 _operation("mish", (F.mish,), input=None, inplace=False)
 _operation("dropout", (F.dropout,), input=None, p=0.5, training=True, inplace=False)
-_operation("to", (), "to type_as float half bfloat16", input=None, other=None, non_blocking=False, copy=False, memory_format=None)
+_operation("to", (), "to type_as float half bfloat16", input=None, other=None, non_blocking=False, copy=False, memory_format=None,
+           dtype=None, device=None)
 _operation("detach", (torch.detach,), "detach", input=None)
 _operation("contiguous", (), "contiguous", input=None, memory_format=torch.contiguous_format)
 _operation("reshape", (torch.reshape,), "reshape", "shape", input=None, shape=None)
@@ -96,6 +100,7 @@ _operation("select", (torch.select,), "select", input=None, dim=None, index=None
 _operation("narrow", (torch.narrow,), "narrow", input=None, dim=None, start=None, length=None)
 _operation("unbind", (torch.unbind,), "unbind", input=None, dim=0)
 _operation("chunk", (torch.chunk,), "chunk", input=None, chunks=None, dim=0)
+_operation("split", (torch.split,), "split", input=None, split_size=None, dim=0)
 _operation("cat", (torch.cat,), tensors=None, dim=0)
 
 _COMMUTE = frozenset(("add", "mul"))
@@ -145,10 +150,6 @@ def put_argument(node: fx.Node, name: str, argument: Any) -> None:
         node.update_arg(place, argument)
     else:
         node.update_kwarg(name, argument)
-
-
-def is_cast(node: Any) -> bool:
-    return is_op(node, "to") and isinstance(value_of(node), Tensor)
 
 
 def is_quiet(node: Any) -> bool:
@@ -208,28 +209,108 @@ class Found:
         return self.bound.get(name)
 
 
-class Tree:
+class Part(abc.ABC):
+    """What may stand in a tree in the place of an argument, or as a whole."""
+
+    every: tuple[str, ...]  #: operation in it
+
+    @abc.abstractmethod
+    def found(self, argument: Any, bound: dict[str, Any]) -> Iterator[Found]:
+        """Every way in which it stands at an argument, beside what is bound already."""
+
+    def find(self, root: Any) -> Optional[Found]:
+        """What it binds where its root is this node."""
+        return next(self.found(root, {}), None)
+
+    def around(self, name: str, node: fx.Node) -> Iterator[Found]:
+        """Where this name is bound to a node, the largest first: no further than what is made of the node alone, by operations of the tree."""
+        roots = [node]
+        while is_op(user := only_user(roots[-1]), *self.every):
+            roots.append(user)
+        for root in reversed(roots):
+            yield from itertools.islice(self.found(root, {name: node}), 1)
+
+
+class Tree(Part):
     """A call of one of some operations. Of its arguments each is bound to its name, but for those that are given here: a text is another
     name for it, a tree what stands there, anything else its value. What is bound twice must be the same. Sums and products fit either way
     round."""
 
     def __init__(self, operations: str, /, **arguments: Any) -> None:
         self.operations, self._arguments = tuple(operations.split()), arguments
+        self.every = (*self.operations, *_every(arguments.values()))
+        self._name, self._fact = "", None
 
-    def find(self, root: Any) -> Optional[Found]:
-        """What the tree binds where its root is this node."""
-        return next(self._found(root, {}), None)
+    def named(self, name: str) -> Tree:
+        """The same, with the call itself bound to a name."""
+        made = copy.copy(self)
+        made._name = name
+        return made
 
-    def _found(self, node: Any, bound: dict[str, Any]) -> Iterator[Found]:
-        if not is_op(node, *self.operations):
+    def where(self, fact: Callable[[Found], bool]) -> Tree:
+        """The same, where this is true of what was found."""
+        made = copy.copy(self)
+        made._fact = fact
+        return made
+
+    def found(self, argument: Any, bound: dict[str, Any]) -> Iterator[Found]:
+        if not is_op(argument, *self.operations):
             return
         try:
-            arguments = arguments_of(node)
+            arguments = arguments_of(argument)
         except Unsupported:
             return
-        for turned in _orders(node, arguments):
-            for found in _all(list(turned.items()), self._arguments, bound):
-                yield Found(found.bound, [*found.nodes, node])
+        named = {self._name: argument} if self._name else {}
+        for turned in _orders(argument, arguments):
+            for below in _all(list(turned.items()), self._arguments, bound):
+                found = Found({**below.bound, **named}, [*below.nodes, argument])
+                if self._fact is None or self._fact(found):
+                    yield found
+
+
+class Either(Part):
+    """The first of some that stands there; each as an argument of a tree."""
+
+    def __init__(self, *wanted: Any) -> None:
+        self._wanted, self.every = wanted, _every(wanted)
+
+    def found(self, argument: Any, bound: dict[str, Any]) -> Iterator[Found]:
+        for each in self._wanted:
+            yield from _each(argument, each, bound)
+
+
+class Steps(Part):
+    """As many calls of a kind as stand there one behind the other, or none. Each binds what it is made of to `on`: the next of them, and in the
+    end what is wanted there, as an argument of a tree. `into` is bound to all of them, the last call of the graph first."""
+
+    def __init__(self, step: Part, end: Any, on: str = "input", into: str = "steps") -> None:
+        self._step, self._end, self._on, self._into, self.every = step, end, on, into, _every((step, end))
+
+    def found(self, argument: Any, bound: dict[str, Any]) -> Iterator[Found]:
+        return self._found(argument, bound, set())
+
+    def _found(self, argument: Any, bound: dict[str, Any], without: set[fx.Node]) -> Iterator[Found]:
+        """without: nodes at which it does not stand, so that sums of sums of one tensor are looked at once."""
+        stands = not isinstance(argument, fx.Node)
+        if not stands and argument in without:
+            return
+        for step in self._step.found(argument, {}):
+            for rest in self._found(step[self._on], bound, without):
+                stands = True
+                yield Found({**rest.bound, self._into: (step, *rest[self._into])}, _joined(rest.nodes, step.nodes))
+        for end in _each(argument, self._end, bound):
+            stands = True
+            yield Found({**end.bound, self._into: ()}, end.nodes)
+        if not stands:
+            without.add(argument)
+
+
+def _every(wanted: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(operation for each in wanted if isinstance(each, Part) for operation in each.every))
+
+
+def _joined(some: list[fx.Node], others: list[fx.Node]) -> list[fx.Node]:
+    return [*some, *(node for node in others if node not in some)]
 
 
 def _orders(node: fx.Node, arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -246,14 +327,18 @@ def _all(arguments: list[tuple[str, Any]], wanted: dict[str, Any], bound: dict[s
     (name, argument), *others = arguments
     for one in _each(argument, wanted.get(name, name), bound):
         for rest in _all(others, wanted, one.bound):
-            yield Found(rest.bound, [*one.nodes, *(node for node in rest.nodes if node not in one.nodes)])
+            yield Found(rest.bound, _joined(one.nodes, rest.nodes))
 
 
 def _each(argument: Any, wanted: Any, bound: dict[str, Any]) -> Iterator[Found]:
-    if isinstance(wanted, Tree):
-        yield from wanted._found(argument, bound)
+    if isinstance(wanted, Part):
+        yield from wanted.found(argument, bound)
     elif isinstance(wanted, str):
         if wanted not in bound or bound[wanted] is argument:
             yield Found({**bound, wanted: argument}, [])
     elif not isinstance(argument, _UNKNOWN) and argument == wanted:
         yield Found(bound, [])
+
+
+#: A step that gives what it is given.
+QUIET = Tree("dropout contiguous detach").where(lambda found: is_quiet(found.root))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -17,11 +18,12 @@ from ..._ops import attention as attention_ops, repeating_mask  # noqa: F401  (t
 from ..._ops.order import ROWS  # what mostly follows joins the heads
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
+from ..graph import tree
 from ..graph.benchmark import Run, Times, measured, sample
 from ..graph.distinct import once
 from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, selected, value_of, wants_gradient
 from ..graph.mutations import is_changed_between
-from ..graph.tree import Tree, arguments_of, is_cast, is_op, is_quiet
+from ..graph.tree import QUIET, Either, Steps, Tree, arguments_of, is_op, is_quiet
 
 
 FACTORS = ("mul", "mul_")  #: operations
@@ -213,157 +215,123 @@ def bias_of_windows(mask: fx.Node, last: fx.Node) -> Optional[tuple[fx.Node, fx.
 VIEWS = ("view", "reshape", "flatten", "unflatten", "contiguous")
 
 
+def _is_mask(found: tree.Found) -> bool:
+    """Whether what is added is no larger than the scores."""
+    scores, mask = value_of(found["scores"]), value_of(found["mask"])
+    return _is_floating(mask) and isinstance(scores, Tensor) and scores.shape == value_of(found.root).shape
+
+
+def _is_mask_of_windows(found: tree.Found) -> bool:
+    """Whether [1, windows, 1 or heads, nq, nk] is added to the scores of each image's windows, [images, windows, heads, nq, nk]."""
+    scores, mask, whole = value_of(found["scores"]).shape, value_of(found["mask"]), value_of(found["by_windows"]).shape
+    return _is_floating(mask) and len(whole) == mask.dim() == 5 and tuple(mask.shape[:2]) == (1, whole[1]) and (
+        scores == value_of(found.root).shape and scores[1:] == whole[2:])
+
+
+def _is_floating(mask: Any) -> bool:
+    return isinstance(mask, Tensor) and mask.is_floating_point()
+
+
+def _is_factor(found: tree.Found) -> bool:
+    """Whether it is a number, or one for each head, as well a factor of q."""
+    scores, factor = value_of(found["scores"]), value_of(found["factor"])
+    return isinstance(factor, (int, float)) or isinstance(factor, Tensor) and isinstance(scores, Tensor) and (
+        scores.shape == value_of(found.root).shape and tuple(factor.shape[-2:]) == (1, 1))
+
+
+def _product(first: Any, second: Any) -> Tree:
+    return Tree("matmul", input=first, other=second, mat2=second)
+
+
+def transposed(name: str, *dims: int) -> Tree:
+    """Something with two dimensions in each other's place, counted from the end."""
+    def fits(found: tree.Found) -> bool:
+        rank = value_of(found.root).dim()
+        return {found["dim0"] % rank - rank, found["dim1"] % rank - rank} == set(dims)
+    return Tree("transpose", input=name).where(fits)
+
+
+_MASK = Tree("add add_", input="scores", other="mask", alpha=1).where(_is_mask)
+_MASK_OF_WINDOWS = Tree("view reshape", input=Tree("add add_", alpha=1, input=Tree("view reshape", input="scores", shape="five").named("by_windows"),
+                                                   other="mask")).where(_is_mask_of_windows)
+_FACTOR = Tree(" ".join(FACTORS), input="scores", other="factor").where(_is_factor)
+_PRODUCT = _product("q", Either(Tree("contiguous", input="keys"), "keys")).named("product")
+_SOFTMAX = Tree("softmax", input=Steps(Either(_MASK_OF_WINDOWS, _MASK), Steps(_FACTOR, _PRODUCT, "scores", "factors"), "scores", "masks")).where(
+    lambda found: found["dim"] in (-1, value_of(found.root).dim() - 1) and value_of(found["product"]).shape == value_of(found.root).shape)
+#: What changes weights in their type alone, or drops some.
+_WRITTEN_OUT = _product(Steps(Either(Tree("to dropout"), QUIET), _SOFTMAX, into="kept"), "v")
+_OF_CAST = Steps(Tree(" ".join((*VIEWS, "transpose", "permute", "squeeze", "unsqueeze", "expand"))), Either(Tree("to", input="narrow"), "narrow"))
+
+
+class Written(NamedTuple):
+    """A softmax between two products: weights of q k^T, scaled, with masks added."""
+
+    found: tree.Found
+
+    @classmethod
+    def of(cls, product: fx.Node) -> Optional["Written"]:
+        found = _WRITTEN_OUT.find(product)
+        return None if found is None or not isinstance(found["v"], fx.Node) else cls(found)
+
+    @property
+    def dropouts(self) -> list[dict[str, Any]]:
+        """Arguments of those that drop some."""
+        return [step.bound for step in self.found["kept"] if is_op(step.root, "dropout") and not is_quiet(step.root)]
+
+    @property
+    def scale(self) -> float:
+        return math.prod((factor for factor in self._factors if not isinstance(factor, fx.Node)), start=1.0)
+
+    @property
+    def q(self) -> Operand:
+        """With the factors of heads."""
+        factors = (Operand.of(factor) for factor in self._factors if isinstance(factor, fx.Node))
+        return functools.reduce(lambda q, factor: q.called(torch.mul, factor), factors, Operand.of(self.found["q"]))
+
+    @property
+    def _factors(self) -> list[Any]:
+        return [step["factor"] for step in self.found["factors"]]
+
+    @property
+    def mask(self) -> Optional[Operand]:
+        every = [Operand.of(step["mask"]).called("squeeze", 0) if "by_windows" in step.bound else Operand.of(step["mask"])
+                 for step in reversed(self.found["masks"])]
+        return Operand.sum(every) if every else None
+
+    def attend(self) -> Attend:
+        found = self.found
+        return Attend(found.root, self.q, Operand.of(found["keys"]).called("transpose", -2, -1), Operand.of(found["v"]), self.mask,
+                      scale=self.scale).of_type()
+
+    def why_not(self) -> str:
+        found = self.found
+        if not found.is_whole:
+            return "its weights or scores are used elsewhere"
+        if not self._are_of_type(value_of(found.root).dtype):
+            return "its scores are made of tensors of a wider type than its result's"
+        if is_changed_between(found.nodes[0], found.root, found.nodes):
+            return "something between the products changes a tensor that they take"
+        return ""
+
+    def _are_of_type(self, dtype: torch.dtype) -> bool:
+        """Whether q and k had the type, or were cast up from it, which loses nothing."""
+        return value_of(self.found["product"]).dtype == dtype or all(
+            node is not None and value_of(_OF_CAST.find(node)["narrow"]).dtype == dtype for node in (self.q.node, self.found["keys"]))
+
+
 class WrittenOut(Finder):
-    operations = ("softmax",)
+    operations = ("matmul",)
 
     def find(self, node: fx.Node, trains: bool = False) -> Found | NoMatch | None:
-        if not is_op(node, "softmax"):
+        written = Written.of(node)
+        if written is None or written.dropouts and not trains:
             return None
-        last, after = _product_after(node, trains)
-        scores = _scores_before(node) if last is not None else None
-        if scores is None:
-            return None
-        call = "softmax between two products"
-        if any(len(step.users) > 1 for step in (*scores.steps, node, *after)):
-            return NoMatch(call, "its weights or scores are used elsewhere")
-        attend = Attend(last, scores.q, scores.k, Operand.of(_factors(last)[1]), scores.mask, scale=scores.scale).of_type()
-        if not scores.are_of_type(value_of(last).dtype):
-            return NoMatch(call, "its scores are made of tensors of a wider type than its result's")
-        if is_changed_between(scores.first, last, [*scores.steps, last]):
-            return NoMatch(call, "something between the products changes a tensor that they take")
-        why_not = None if trains else attend.why_not(0.0)
-        if why_not is not None:
+        call, attend = "softmax between two products", written.attend()
+        why_not = written.why_not() or not trains and attend.why_not(0.0)
+        if why_not:
             return NoMatch(call, why_not)
-        dropout_p = max((_dropout_of(step) for step in after), default=0.0)
-        return Found(call, attend, [*reversed(scores.steps), node, *after], dropout_p)
-
-
-def _factors(product: fx.Node) -> tuple[Any, Any]:
-    """Of a product of matrices."""
-    first, second = arguments_of(product).values()
-    return first, second
-
-
-def _dropout_of(node: fx.Node) -> float:
-    """With which probability it drops an element."""
-    if not is_op(node, "dropout") or is_quiet(node):
-        return 0.0
-    p = arguments_of(node)["p"]
-    return p if isinstance(p, float) else 1.0
-
-
-def _product_after(softmax: fx.Node, drops: bool = False) -> tuple[Optional[fx.Node], list[fx.Node]]:
-    """The product of the weights with v, and the steps before it: none that changes them but for their type, or with `drops` a dropout."""
-    axis = arguments_of(softmax)["dim"]
-    at, steps = softmax, []
-    while axis in (-1, value_of(softmax).dim() - 1):
-        products = (user for user in at.users if is_op(user, "matmul"))
-        product = next((user for user in products if _factors(user)[0] is at and _factors(user)[1] is not at), None)
-        if product is not None:
-            return product, steps
-        at = next((user for user in at.users if is_cast(user) or is_quiet(user) or drops and is_op(user, "dropout")), None)
-        if at is None:
-            break
-        steps.append(at)
-    return None, steps
-
-
-class _Scores(NamedTuple):
-    """What the softmax is taken of: q k^T, scaled, with masks added."""
-
-    first: fx.Node
-    steps: Sequence[fx.Node]  # backwards, from the softmax's input to the first
-    q: Operand
-    k: Operand
-    scale: float
-    mask: Optional[Operand]
-    product: fx.Node
-
-    def are_of_type(self, dtype: torch.dtype) -> bool:
-        """Whether q and k had the type, or were cast up from it, which loses nothing."""
-        return value_of(self.product).dtype == dtype or all(
-            node is not None and _type_cast_from(node) == dtype for node in (self.q.node, _factors(self.product)[1]))
-
-
-def _type_cast_from(node: Any) -> Optional[torch.dtype]:
-    """Of the tensor that it is a cast or a view of a cast of, or its own."""
-    while is_op(node, *VIEWS, "transpose", "permute", "squeeze", "unsqueeze", "expand"):
-        node = arguments_of(node)["input"]
-    return value_of(node.args[0] if is_cast(node) else node).dtype
-
-
-def _scores_before(softmax: fx.Node) -> Optional[_Scores]:
-    at, steps, added = arguments_of(softmax)["input"], [], []
-    while is_op(at, "add", "add_", "view", "reshape"):
-        step = _mask_of_windows(at) or _mask_added(at)
-        if step is None:
-            return None
-        mask, passed = step
-        added.append(mask)
-        steps += passed
-        at = arguments_of(passed[-1])["input"]
-    q_factor, scale = None, 1.0
-    while is_op(at, *FACTORS):
-        scores, factor = arguments_of(at).values()
-        scores, factor = (scores, factor) if isinstance(scores, fx.Node) else (factor, scores)
-        if isinstance(factor, fx.Node):
-            if q_factor is not None or not _is_per_head(at):
-                return None
-            q_factor = Operand.of(factor)
-        elif isinstance(factor, (int, float)):
-            scale *= factor
-        else:
-            return None
-        steps.append(at)
-        at = scores
-    if not is_op(at, "matmul") or value_of(at).shape != value_of(softmax).shape:
-        return None
-    steps.append(at)
-    product, (queries, keys) = at, _factors(at)
-    if is_op(keys, "contiguous"):  # a copy for the product's sake
-        steps.append(keys)
-        keys = arguments_of(keys)["input"]
-    q, k = Operand.of(queries), Operand.of(keys).called("transpose", -2, -1)
-    if q_factor is not None:
-        q = q.called(torch.mul, q_factor)
-    mask = Operand.sum(added[::-1]) if added else None
-    return _Scores(steps[-1], steps, q, k, scale, mask, product)
-
-
-_MASK_ADDED = Tree("add add_", input="scores", other="mask", alpha=1)
-_MASK_OF_WINDOWS = Tree("view reshape", input=Tree("add add_", input=Tree("view reshape", input="scores", shape="five"), other="mask", alpha=1))
-
-
-def _mask_added(total: fx.Node) -> Optional[tuple[Operand, list[fx.Node]]]:
-    """scores + mask, the mask no larger than the scores."""
-    found = _MASK_ADDED.find(total)
-    if found is None or not isinstance(found["mask"], fx.Node):
-        return None
-    scores, mask = value_of(found["scores"]), value_of(found["mask"])
-    if not isinstance(mask, Tensor) or not mask.is_floating_point() or scores.shape != value_of(total).shape:
-        return None
-    return Operand.of(found["mask"]), [total]
-
-
-def _mask_of_windows(view: fx.Node) -> Optional[tuple[Operand, list[fx.Node]]]:
-    """(scores as [images, windows, heads, nq, nk] + a mask for each window), back as they were."""
-    found = _MASK_OF_WINDOWS.find(view)
-    added = None if found is None else _mask_added(found.nodes[1])
-    if added is None or arguments_of(found.nodes[1])["input"] is not found.nodes[0]:
-        return None
-    before, total, _ = found.nodes
-    mask, whole, scores = added[0], value_of(total).shape, value_of(found["scores"]).shape
-    shape = mask.value.shape
-    if not (len(whole) == len(shape) == 5 and shape[0] == 1 and shape[1] == whole[1] and scores == value_of(view).shape
-            and scores[1:] == whole[2:]):
-        return None
-    return mask.called("squeeze", 0), [view, total, before]
-
-
-def _is_per_head(product: fx.Node) -> bool:
-    """scores * a factor for each head: as well q's."""
-    scores, factor = map(value_of, arguments_of(product).values())
-    return isinstance(factor, Tensor) and scores.shape == value_of(product).shape and tuple(factor.shape[-2:]) == (1, 1)
+        dropout_p = max((each["p"] if isinstance(each["p"], float) else 1.0 for each in written.dropouts), default=0.0)
+        return Found(call, attend, written.found.nodes[:-1], dropout_p)
 
 
 attention = Attention()

@@ -26,15 +26,14 @@ from ..graph.benchmark import Times
 from ..graph.distinct import once
 from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, foreign, is_autocast, outside, selected, value_of, wants_gradient
 from ..graph.mutations import is_written_after, storages_of
-from ..graph.tree import arguments_of, is_op
-from .attention import VIEWS, bias_of_windows
-from .written_dropout import WrittenDropout
+from ..graph.tree import Steps, Tree, arguments_of, is_op, only_user
+from .attention import VIEWS, Written, bias_of_windows, transposed
 
 _OPS = torch.ops.vitune
 _CALL, _WRITTEN_OUT = "scaled_dot_product_attention in training", "softmax and dropout between two products in training"
 _SIXTEEN_BITS = (torch.bfloat16, torch.float16)
-#: Operations whose results are views of what they are given.
-_OF_ONE = (*VIEWS, "getitem", "unbind", "select", "narrow", "chunk", "permute", "transpose", "squeeze", "unsqueeze")
+#: Views of a tensor, one of the other.
+_OF_ONE = Steps(Tree(" ".join((*VIEWS, "getitem", "unbind", "select", "narrow", "chunk", "permute", "transpose", "squeeze", "unsqueeze"))), "whole")
 Of = Callable[[fx.Node], Any]
 
 
@@ -219,11 +218,8 @@ class Place(NamedTuple):
 
 def _origins(node: fx.Node) -> list[fx.Node]:
     """A tensor, what it is a view of, and so on."""
-    found = [node]
-    while is_op(node, *_OF_ONE) and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-        found.append(node)
-    return found
+    found = _OF_ONE.find(node)
+    return [*reversed(found.nodes), found["whole"]]
 
 
 def _has_heads(whole: Any, q: Tensor) -> bool:
@@ -234,15 +230,24 @@ def _has_heads(whole: Any, q: Tensor) -> bool:
     return all(map(training_ops.is_same, whole.shape, (b, n, 3, h, d) if whole.dim() == 5 else (b, n, 3 * h * d)))
 
 
-def _written_out(softmax: fx.Node) -> Iterator[Match | NoMatch]:
-    try:
-        found = WrittenDropout.of(softmax)
-    except Unsupported:
+_OF_K = transposed("k", -2, -1)
+
+
+def _written_out(product: fx.Node) -> Iterator[Match | NoMatch]:
+    """With one dropout between the products."""
+    written = Written.of(product)
+    dropouts = () if written is None else written.dropouts
+    if len(dropouts) != 1 or dropouts[0]["inplace"] or not isinstance(dropouts[0]["p"], (int, float)):
         return
-    if found is None:
-        return
-    place = Place(found.node, found.q, found.k, found.v, None, False, found.scale, found.dropout_p, found.steps, _WRITTEN_OUT)
-    why_not = found.why_not or place.why_not(False)
+    keys, q = _OF_K.find(written.found["keys"]), written.q.node
+    if written.mask is not None:
+        why_not = "dropout beside a mask: the kernels have one or the other"
+    elif keys is None or q is None or only_user(keys.root) is None:
+        why_not = "its queries or keys are not as the graph has them"
+    else:
+        place = Place(product, q, keys["k"], written.found["v"], None, False, written.scale, float(dropouts[0]["p"]),
+                      (keys.root, *written.found.nodes[:-1]), _WRITTEN_OUT)
+        why_not = written.why_not() or place.why_not(False)
     yield NoMatch(_WRITTEN_OUT, why_not) if why_not else place.of_projection().match()
 
 
@@ -252,12 +257,12 @@ class AttentionTrain(FusionPattern):
     only_if_timed = True
     races_defaults = True
     trains = True
-    operations = ("attention", "softmax")
+    operations = ("attention", "matmul")
 
     def places(self, node: fx.Node) -> Iterator[Match | NoMatch]:
         if not wants_gradient(value_of(node)):
             return
-        if is_op(node, "softmax"):
+        if is_op(node, "matmul"):
             yield from _written_out(node)
             return
         try:

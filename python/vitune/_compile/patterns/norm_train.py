@@ -22,7 +22,7 @@ from ..graph.distinct import once
 from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, is_transformed, outside, selected, untried, value_of,
                            wants_gradient)
 from ..graph.mutations import is_changed_between, is_written_after, storages_of
-from ..graph.tree import arguments_of, is_cast, is_op, is_quiet, only_user, operation_of
+from ..graph.tree import QUIET, Steps, Tree, arguments_of, is_cast, is_op, is_quiet, only_user, operation_of
 from .norm import NORM, NORMS, epsilon
 
 _OPS = torch.ops.vitune
@@ -304,21 +304,9 @@ def _narrow(x: fx.Node) -> tuple[fx.Node, tuple[fx.Node, ...]]:
 
 def _drop_path(branch: fx.Node) -> Optional[tuple[fx.Node, fx.Node, tuple[fx.Node, ...]]]:
     """What was multiplied by a factor for each sample, the factors, and the nodes from there on, which nothing else uses."""
-    steps: list[fx.Node] = []
-    at = branch
-    while len(at.users) == 1:
-        steps.insert(0, at)
-        if is_quiet(at):
-            at = at.all_input_nodes[0]
-            continue
-        if not is_op(at, "mul"):
-            break
-        found = arguments_of(at)
-        for x, factor in ((found["input"], found["other"]), (found["other"], found["input"])):
-            if _is_like(x, branch) and _is_of_samples(factor, x):
-                return x, factor, tuple(steps)
-        break
-    return None
+    found = _DROPPED.find(branch)
+    is_found = found is not None and all(only_user(node) is not None for node in found.nodes)
+    return (found["x"], found["factor"], tuple(found.nodes)) if is_found else None
 
 
 def _is_of_samples(factor: Any, x: fx.Node) -> bool:
@@ -331,20 +319,16 @@ def _is_of_samples(factor: Any, x: fx.Node) -> bool:
 def _scales(x: fx.Node) -> tuple[fx.Node, ...]:
     """Products with a LayerScale, or behind one with factors of samples, of which x is the last one: one kernel of Inductor's backward pass
     multiplies by all of them."""
-    found: list[fx.Node] = []
-    while len(found) < _MOST_BEFORE and is_op(x, "mul"):
-        given = arguments_of(x)
-        factors = [(each, factor) for each, factor in ((given["input"], given["other"]), (given["other"], given["input"]))
-                   if _is_like(each, x) and (_is_row(factor) or _is_of_samples(factor, each))]
-        if not factors:
-            break
-        found.insert(0, x)
-        x = factors[0][0]
-    return tuple(found)
+    return tuple(step.root for step in reversed(_SCALED.find(x)["steps"][:_MOST_BEFORE]))
 
 
 def _is_row(factor: Any) -> bool:
     return isinstance(factor, fx.Node) and isinstance(value_of(factor), Tensor) and value_of(factor).dim() == 1
 
+
+_PRODUCT = Tree("mul", input="x", other="factor")
+_DROPPED = Steps(QUIET, _PRODUCT.where(lambda found: _is_like(found["x"], found.root) and _is_of_samples(found["factor"], found["x"])))
+_SCALED = Steps(_PRODUCT.where(lambda found: _is_like(found["x"], found.root) and (
+    _is_row(found["factor"]) or _is_of_samples(found["factor"], found["x"]))), "scaled", on="x")
 
 norm_train = NormTrain()

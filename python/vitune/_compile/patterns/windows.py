@@ -7,7 +7,8 @@ call has to be as fast as attention alone."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -18,11 +19,12 @@ from ..._ops import window_attention as window_attention_ops
 from ..._ops.window_attention import Windows
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported, VituneError
+from ..graph import tree
 from ..graph.benchmark import Times, measured, sample
 from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, selected, value_of
 from ..graph.mutations import is_changed_between, storage_of, written_by
-from ..graph.tree import Tree, arguments_of, is_op, is_quiet, only_user
-from .attention import FACTORS, VIEWS, Attend, Found, Of, Operand, attention, itself, unfused_attention
+from ..graph.tree import QUIET, Either, Steps, Tree, arguments_of, is_op
+from .attention import FACTORS, VIEWS, Attend, Found, Of, Operand, attention, itself, transposed, unfused_attention
 
 #: Orders of the dimensions of [images, down, ., across, ., channels] in windows, and in the image again.
 _BLOCK, _GRID, _GRID_BACK = (0, 1, 3, 2, 4, 5), (0, 2, 4, 1, 3, 5), (0, 3, 1, 4, 2, 5)
@@ -57,7 +59,7 @@ class WindowsInPlace(FusionPattern):
     name = "window_attention"
     wins = True  # where it is tuned, and not slower than attention alone
     spans = True
-    operations = ("attention", "softmax")
+    operations = ("attention", "matmul")
 
     def place(self, node: fx.Node) -> Match | NoMatch | None:
         found = found_in_windows(attention.find(node) or unfused_attention.find(node), WindowsCall)
@@ -68,13 +70,13 @@ def found_in_windows(found: Found | NoMatch | None, kind: type[WindowsCall], beh
     """Attention as a call of this kind, if it is in windows of an image. behind: words behind its name."""
     if not isinstance(found, Found):
         return None
-    layer = _layer_before(found.attend.v.node)
+    parts = _OF_LAYER.find(found.attend.v.node)
     call = f"{found.call} in windows of an image{behind}"
     try:
-        partition = None if layer is None else _partition_of(arguments_of(layer)["input"])
+        partition = None if parts is None else _partition_of(parts["rows"])
         if partition is None:
             return None
-        projection, back = _projection_of(found.attend, layer), _return_of(found.attend.node, partition)
+        projection, back = _projection_of(found.attend, parts["layer"]), _return_of(found.attend.node, partition)
         if back is None:
             return NoMatch(call, "its result does not go back to where the queries came from")
         return kind(call, found, projection, partition, back)
@@ -215,17 +217,20 @@ def _layer_of(graph: fx.Graph, layer: fx.Node, x: fx.Node, of: Of) -> fx.Node:
     return made
 
 
+def _has_rows_of(view: tree.Found) -> bool:
+    """Whether its rows are those of what it is a view of, which lies row after row."""
+    source, value = value_of(view["input"]), value_of(view.root)
+    return source.is_contiguous() and source.dtype == value.dtype and statically_known_true(source.shape[-1] == value.shape[-1])
+
+
+_SAME_ROWS = Steps(Tree("view reshape flatten unflatten").where(_has_rows_of), "image")
+
+
 def _views_before(x: fx.Node) -> list[fx.Node]:
     """The node that x is a view of with the same rows, and the views after it up to x: a layer of these rows is a layer of x, and
     the norm that made them stands right before it."""
-    nodes = [x]
-    while is_op(nodes[0], "view", "reshape", "flatten", "unflatten"):
-        before = arguments_of(nodes[0])["input"]
-        source, value = value_of(before), value_of(x)
-        if not source.is_contiguous() or source.dtype != value.dtype or not statically_known_true(source.shape[-1] == value.shape[-1]):
-            break
-        nodes.insert(0, before)
-    return nodes
+    found = _SAME_ROWS.find(x)
+    return [found["image"], *found.nodes]
 
 
 def _region(first: fx.Node, last: fx.Node) -> Sequence[fx.Node]:
@@ -245,19 +250,9 @@ def _region(first: fx.Node, last: fx.Node) -> Sequence[fx.Node]:
 
 # --- from the image to q, k and v
 
-def _is_view(node: Any) -> bool:
-    """Whether it keeps its elements in their order."""
-    return is_op(node, *VIEWS)
-
-
-def _layer_before(node: Optional[fx.Node]) -> Optional[fx.Node]:
-    """The linear layer that it is made of, if nothing has several inputs on the way."""
-    while node is not None and not is_op(node, "linear"):
-        source = node.args[0] if node.args else None
-        node = source if isinstance(source, fx.Node) and node.op in ("call_function", "call_method") else None
-    return node if node is not None and isinstance(arguments_of(node)["input"], fx.Node) else None
-
-
+_VIEW = Tree(" ".join(VIEWS))
+_OF_LAYER = Steps(Tree(f"to unbind getitem select narrow chunk split squeeze unsqueeze expand permute transpose {' '.join(VIEWS)}"),
+                  Tree("linear", input="rows").named("layer"))
 _SCALED = Tree(" ".join(FACTORS), input="q", other="scale")
 
 
@@ -290,163 +285,127 @@ def _is_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.dim() == b.dim() and all(statically_known_true(x == y) for x, y in zip((*a.shape, *a.stride()), (*b.shape, *b.stride())))
 
 
-def _order_of(node: Any) -> Optional[tuple[int, ...]]:
+def _order_of(node: fx.Node) -> Optional[tuple[int, ...]]:
     """Where the dimensions of the six of a tensor in windows go."""
-    if not isinstance(node, fx.Node) or not isinstance(value_of(node), torch.Tensor) or value_of(node).dim() != 6:
+    value = value_of(node)
+    if not isinstance(value, torch.Tensor) or value.dim() != 6 or not is_op(node, "permute", "transpose"):
         return None
+    order = list(range(6))
     if is_op(node, "permute"):
         return arguments_of(node)["dims"]
-    return _BLOCK if is_op(node, "transpose") and _dims_of(node) == {2, 3} else None
+    _, a, b = arguments_of(node).values()
+    order[a], order[b] = order[b], order[a]
+    return tuple(order)
 
 
-def _dims_of(transpose: fx.Node) -> set[int]:
-    """The two that change places."""
-    return set(list(arguments_of(transpose).values())[1:])
+def _turned(of: Any) -> Tree:
+    return Tree("permute transpose", input=of).where(lambda found: _order_of(found.root) is not None).named("turned")
 
 
-def _pads_of(node: fx.Node) -> Optional[tuple[int, int]]:
+def _pads_of(pad: tree.Found) -> Optional[tuple[int, int]]:
     """Rows and columns of zeros that are added at the bottom and to the right."""
-    _, pads, mode, value = arguments_of(node).values()
-    pads = tuple(pads)
-    if mode != "constant" or value not in (None, 0) or len(pads) % 2 or not all(isinstance(each, int) for each in pads):
+    pads = pad["pad"]
+    if pad["value"] not in (None, 0) or len(pads) % 2 or not all(isinstance(each, int) for each in pads):
         return None
     left, right, top, bottom = (*pads, *(0,) * 8)[2:6]
     is_plain = not any((*pads[:2], left, top, *pads[6:])) and right >= 0 and bottom >= 0
     return (bottom, right) if is_plain else None
 
 
-def _shifts_of(node: fx.Node) -> Optional[tuple[int, int]]:
-    """By how much rows and columns are rolled."""
-    _, shifts, dims = arguments_of(node).values()
-    if not isinstance(shifts, (tuple, list)) or tuple(dims or ()) != (1, 2) or not all(isinstance(each, int) for each in shifts):
-        return None
-    return tuple(shifts)
+_PADDED = Tree("pad", mode="constant").where(lambda found: _pads_of(found) is not None)
+_ROLLED = Tree("roll", dims=(1, 2)).where(lambda found: isinstance(found["shifts"], tuple) and all(isinstance(each, int) for each in found["shifts"]))
+_PARTITION = Steps(_VIEW, _turned(Tree(" ".join(VIEWS), input=Steps(Either(_PADDED, _ROLLED), "image", into="moves")).named("cut")))
 
 
 def _partition_of(rows: fx.Node) -> Optional[_Partition]:
-    at = rows
-    while _is_view(at) and _order_of(at) is None:
-        at = arguments_of(at)["input"]
-    order = _order_of(at)
-    six = None if order is None else arguments_of(at)["input"]
-    if order not in (_BLOCK, _GRID) or not _is_view(six) or value_of(rows).shape[-1] != value_of(six).shape[-1]:
+    found = _PARTITION.find(rows)
+    order = None if found is None else _order_of(found["turned"])
+    if order not in (_BLOCK, _GRID):
         return None
-    image, whole = six.args[0], value_of(six).shape
-    if value_of(image).dim() != 4 or not all(isinstance(extent, int) for extent in whole[1:]):
+    (_, down, first, across, second, channels), x = value_of(found["cut"]).shape, value_of(found["image"])
+    extents = (down, first, across, second, channels, *x.shape[1:])
+    if x.dim() != 4 or not all(isinstance(extent, int) for extent in extents) or value_of(rows).shape[-1] != channels:
         return None
-    if tuple(value_of(image).shape[1:]) != (whole[1] * whole[2], whole[3] * whole[4], whole[5]):
+    counts, window = ((down, across), (first, second))[::1 if order == _BLOCK else -1]
+    whole, shift, moves = tuple(x.shape[1:3]), (0, 0), ""
+    for move in reversed(found["moves"]):
+        if is_op(move.root, "roll"):
+            shift, moves = tuple(-each % extent for each, extent in zip(move["shifts"], whole)), moves + "r"
+        elif _pads_of(move) != (0, 0):
+            whole, moves = tuple(map(sum, zip(whole, _pads_of(move)))), moves + "p"
+    fits = whole == tuple(map(math.prod, zip(counts, window))) and x.shape[3] == channels and all(
+        -(-extent // size) == count for extent, size, count in zip(x.shape[1:3], window, counts))
+    if not fits or moves not in ("", "r", "p", "rp", "pr") or order == _GRID and moves:
         return None
-    counts, window = ((whole[1], whole[3]), (whole[2], whole[4]))[::1 if order == _BLOCK else -1]
-    x, first, pads, shift, moves = _moved(image, six)
-    if pads is None or shift is None or moves not in ("", "r", "p", "rp", "pr"):
-        return None
-    if any(-(-extent // size) != count for extent, size, count in zip(value_of(x).shape[1:3], window, counts)):
-        return None
-    if order == _GRID and moves:
-        return None
-    return _Partition(x, first, Windows(window, shift, order == _GRID, moves == "pr"), counts)
-
-
-def _moved(at: fx.Node, first: fx.Node) -> tuple:
-    """What is below rolls and pads: (image, the first of them or `first`, pads, shift, their order: "rp" is rolled, then padded)."""
-    pads, shift, moves = (0, 0), (0, 0), ""
-    while pads is not None and shift is not None:
-        if is_op(at, "pad"):
-            given = _pads_of(at)
-            moves = moves if given == (0, 0) else "p" + moves
-            pads = None if given is None else tuple(map(sum, zip(pads, given)))
-        elif is_op(at, "roll"):
-            given = _shifts_of(at)
-            moves = "r" + moves
-            extents = value_of(at).shape[1:3]
-            shift = None if given is None else tuple(-each % extent for each, extent in zip(given, extents))
-        else:
-            break
-        first, at = at, arguments_of(at)["input"]
-    if value_of(at).dim() != 4 or not all(isinstance(extent, int) for extent in value_of(at).shape[1:]):
-        pads = None
-    return at, first, pads, shift, moves
+    return _Partition(found["image"], found.nodes[0], Windows(window, shift, order == _GRID, moves == "pr"), counts)
 
 
 # --- and back
 
+_JOINED = Steps(Either(_VIEW, Tree("linear"), QUIET), transposed("out", -3, -2))
+_BACK = Steps(Tree(f"roll getitem {' '.join(VIEWS)}"), _turned(_JOINED), into="moves")
+
+
 def _return_of(out: fx.Node, partition: _Partition) -> Optional[_Return]:
-    rank = value_of(out).dim()
-    at = only_user(out)
-    if not is_op(at, "transpose") or {dim % rank for dim in _dims_of(at)} != {rank - 3, rank - 2}:
-        return None
-    layers: list[fx.Node] = []
-    channels = value_of(out).shape[-3] * value_of(out).shape[-1]
-    while _order_of(at) is None or arguments_of(at)["input"] is out:
-        user = only_user(at)
-        if is_op(user, "linear") and arguments_of(user)["input"] is at and value_of(at).shape[-1] == channels:
-            layers.append(user)
-            channels = value_of(user).shape[-1]
-        elif not (_is_view(user) or _order_of(user) is not None or is_quiet(user)):
+    found = (_return(found, partition) for found in _BACK.around("out", out))
+    return next((each for each in found if each is not None), None)
+
+
+def _return(found: tree.Found, partition: _Partition) -> Optional[_Return]:
+    windows, turned, (*_, heads, _, d) = partition.windows, found["turned"], value_of(found["out"]).shape
+    layers, channels = [step.root for step in reversed(found["steps"]) if is_op(step.root, "linear")], heads * d
+    for layer in layers:
+        if value_of(arguments_of(layer)["input"]).shape[-1] != channels:
             return None
-        at = user
-    windows, counts = partition.windows, partition.counts
-    wanted = (_GRID_BACK if windows.grid else _BLOCK, (*counts, *windows.window, channels))
-    if (_order_of(at), tuple(value_of(arguments_of(at)["input"]).shape[1:])) != wanted:
+        channels = value_of(layer).shape[-1]
+    there = _order_of(turned), tuple(value_of(arguments_of(turned)["input"]).shape[1:])
+    if there != (_GRID_BACK if windows.grid else _BLOCK, (*partition.counts, *windows.window, channels)):
         return None
-    last = _image_again(at, partition, channels)
-    return None if last is None else _Return(_with_views(last), layers)
+    steps = [turned, *(step.root for step in reversed(found["moves"]))]
+    return _Return(found.root, layers) if _is_image_again(steps, partition, channels) else None
 
 
-def _with_views(image: fx.Node) -> fx.Node:
-    """The last view of an image with the same rows: what is added to it then stands right behind the layer."""
-    wanted = (value_of(image).shape[-1], value_of(image).dtype)
-    while _is_view(user := only_user(image)):
-        value = value_of(user)
-        if (value.shape[-1], value.dtype) != wanted or not all(isinstance(extent, int) for extent in value.shape[1:]):
-            break
-        image = user
-    return image
-
-
-def _image_again(at: fx.Node, partition: _Partition, channels: int) -> Optional[fx.Node]:
-    """The node that is [B, H, W, channels] again, cut and rolled back where that was padded and rolled."""
-    image, windows = tuple(value_of(partition.x).shape[1:3]), partition.windows
-    whole = tuple(count * size for count, size in zip(partition.counts, windows.window))
-    at = next((node for node in _views_of(at) if tuple(value_of(node).shape[1:]) == (*whole, channels)), None)
-    wanted = [step for step, there in (("crop", whole != image), ("roll", any(windows.shift))) if there]
-    wanted = wanted[::-1] if windows.pads_first else wanted
-    extents = whole
-    while at is not None:
-        user = only_user(at)
-        if is_op(user, "contiguous"):
-            at = user
-        elif wanted[:1] == ["roll"] and is_op(user, "roll") and _unrolls(user, windows.shift, extents):
-            at = user
+def _is_image_again(steps: Sequence[fx.Node], partition: _Partition, channels: int) -> bool:
+    """Whether the last step is [B, H, W, channels] again, cut and rolled back where that was padded and rolled, or a view of it with the same
+    rows: what is added to it then stands right behind the layer."""
+    windows, image = partition.windows, tuple(value_of(partition.x).shape[1:3])
+    extents = tuple(map(math.prod, zip(partition.counts, windows.window)))
+    wanted = [*["crop"] * (extents != image), *["roll"] * any(windows.shift)][::-1 if windows.pads_first else 1]
+    first = next((i for i, step in enumerate(steps) if tuple(value_of(step).shape[1:]) == (*extents, channels)), None)
+    if first is None or not all(is_op(step, *VIEWS) for step in steps[1:first + 1]):
+        return False
+    for step in steps[first + 1:]:
+        if wanted[:1] == ["roll"] and _unrolls(step, windows.shift, extents):
             wanted.pop(0)
-        elif is_op(user, "getitem") and _crops(user, extents if wanted[:1] != ["crop"] else image):
-            if wanted[:1] == ["crop"]:
-                wanted.pop(0)
-                extents = image
-            at = user
-        else:
-            break
-    return at if not wanted else None
+        elif wanted[:1] == ["crop"] and _crops(step, image):
+            extents = image
+            wanted.pop(0)
+        elif not (_crops(step, extents) or is_op(step, "contiguous") or not wanted and _has_rows(step, channels, value_of(steps[first]).dtype)):
+            return False
+    return not wanted
 
 
-def _views_of(at: fx.Node) -> Iterator[fx.Node]:
-    """Itself and what is a view of it, one after the other."""
-    while at is not None:
-        yield at
-        at = only_user(at)
-        at = at if _is_view(at) else None
+def _has_rows(node: fx.Node, channels: int, dtype: torch.dtype) -> bool:
+    """Whether it is a view of so many channels, of known extents."""
+    value = value_of(node)
+    return is_op(node, *VIEWS) and value.dtype == dtype and value.shape[-1] == channels and all(isinstance(extent, int) for extent in value.shape[1:])
 
 
 def _unrolls(node: fx.Node, shift: Sequence[int], extents: Sequence[int]) -> bool:
-    given = _shifts_of(node)
-    return given is not None and all((a - b) % extent == 0 for a, b, extent in zip(given, shift, extents))
+    found = _ROLLED.find(node)
+    return found is not None and all((a - b) % extent == 0 for a, b, extent in zip(found["shifts"], shift, extents))
+
+
+_CROPPED = Tree("getitem").where(lambda found: isinstance(found["index"], tuple) and value_of(found.root).dim() == 4 and all(
+    isinstance(each, slice) for each in found["index"]))
 
 
 def _crops(node: fx.Node, extents: Sequence[int]) -> bool:
     """Whether it is the first `extents` rows and columns of all images."""
-    cropped, slices = arguments_of(node).values()
-    if not isinstance(slices, tuple) or not all(isinstance(each, slice) for each in slices) or value_of(node).dim() != 4:
+    found = _CROPPED.find(node)
+    if found is None:
         return False
+    cropped, slices = found["input"], found["index"]
     starts = all(each.start in (None, 0) and each.step in (None, 1) for each in slices)
     source = value_of(cropped).shape
     rest = statically_known_true(value_of(node).shape[0] == source[0]) and value_of(node).shape[3] == source[3]

@@ -25,13 +25,14 @@ from ..graph.benchmark import Times
 from ..graph.distinct import once
 from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, outside, selected, value_of, wants_gradient
 from ..graph.mutations import is_changed_between, is_written_after, storages_of
-from ..graph.tree import arguments_of, is_op
+from ..graph.tree import Steps, Tree, arguments_of, is_op
 from .attention import VIEWS, Of, Operand, attention, unfused_attention
 from .windows import WindowsCall, found_in_windows
 
 _OP = torch.ops.vitune.window_attention_train.default
-#: Operations whose results have all elements of what they are given.
-_OF_ALL = (*VIEWS, "permute", "transpose", "unsqueeze")
+#: All elements of rows of a table.
+_OF_TABLE = Steps(Tree(f"{' '.join(VIEWS)} permute transpose unsqueeze"), Tree("getitem", input="table", index=Steps(
+    Tree(" ".join(VIEWS)), "index")).named("rows"), into="moves")
 
 
 class Parameter(NamedTuple):
@@ -178,13 +179,10 @@ class TrainingCall(WindowsCall):
 
 def _table_of(bias: Optional[fx.Node], last: fx.Node) -> Optional[Parameter]:
     """The table that a bias [..., heads, n, n] is table[index] of, the heads moved to the front, where nothing writes to it on the way."""
-    at, moves = bias, []
-    while is_op(at, *_OF_ALL):
-        moves.insert(0, at)
-        at = arguments_of(at)["input"]
-    if not is_op(at, "getitem"):
+    found = _OF_TABLE.find(bias)
+    if found is None:
         return None
-    table, index = arguments_of(at).values()
+    at, table, index, moves = found["rows"], found["table"], found["index"], [step.root for step in reversed(found["moves"])]
     values = value_of(table), value_of(index)
     if not all(isinstance(value, Tensor) for value in values) or values[0].dim() != 2 or values[1].dtype not in (torch.int32, torch.int64):
         return None
@@ -195,8 +193,6 @@ def _table_of(bias: Optional[fx.Node], last: fx.Node) -> Optional[Parameter]:
         return None
     if is_changed_between(at, last, [at, *moves]):
         return None
-    while is_op(index, *VIEWS):
-        index = arguments_of(index)["input"]
     rows = Operand.of(index).called("reshape", (n, n)).called("remainder", values[0].shape[0])  # -1 is the last one
     return Parameter(Operand.of(table), rows.called("to", torch.int32), (table, index))
 
@@ -226,7 +222,7 @@ class WindowsTrain(FusionPattern):
     races_defaults = True
     trains = True
     spans = True
-    operations = ("attention", "softmax")
+    operations = ("attention", "matmul")
 
     def place(self, node: fx.Node) -> Match | NoMatch | None:
         if not wants_gradient(value_of(node)):
