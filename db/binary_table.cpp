@@ -5,25 +5,37 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include <memory>
 #include <new>
 
+#include "db/image_dictionary.h"
 #include "db/row_codec.h"
 
 namespace vitune {
 namespace {
 
 constexpr std::int64_t kMaxImage = std::int64_t{64} << 20;
-constexpr int kCompressionLevel = 9;
+constexpr int kCompressionLevel = 19;
 
 // It says nothing of the image.
 void refuse_lack_of_memory(std::size_t zstd_result) {
   if (ZSTD_getErrorCode(zstd_result) == ZSTD_error_memory_allocation) throw std::bad_alloc();
 }
 
+// A context of Zstandard's; std::bad_alloc without one.
+template <typename Context>
+auto owned(Context* context, std::size_t (*release)(Context*)) {
+  if (context == nullptr) throw std::bad_alloc();
+  return std::unique_ptr<Context, std::size_t (*)(Context*)>(context, release);
+}
+
 Blob pack(std::span<const std::byte> image) {
+  const auto context = owned(ZSTD_createCCtx(), &ZSTD_freeCCtx);
+  const auto dictionary = image_dictionary();
   Blob packed(ZSTD_compressBound(image.size()));
-  const std::size_t size =
-      ZSTD_compress(packed.data(), packed.size(), image.data(), image.size(), kCompressionLevel);
+  const std::size_t size = ZSTD_compress_usingDict(context.get(), packed.data(), packed.size(),
+                                                   image.data(), image.size(), dictionary.data(),
+                                                   dictionary.size(), kCompressionLevel);
   if (ZSTD_isError(size) != 0U) {
     refuse_lack_of_memory(size);
     throw Error(ErrorCode::kFailure,
@@ -45,8 +57,13 @@ Blob unpack(const std::optional<Blob>& stored, std::size_t size) {
     throw Error(ErrorCode::kDatabase, "a kernel image of another size than its row says");
   }
   Blob image(size);
+  const auto context = owned(ZSTD_createDCtx(), &ZSTD_freeDCtx);
+  // A frame of before 2026-11-29 names no dictionary.
+  const bool plain = ZSTD_getDictID_fromFrame(packed.data(), packed.size()) == 0;
+  const auto dictionary = plain ? std::span<const unsigned char>() : image_dictionary();
   const std::size_t written =
-      ZSTD_decompress(image.data(), image.size(), packed.data(), packed.size());
+      ZSTD_decompress_usingDict(context.get(), image.data(), image.size(), packed.data(),
+                                packed.size(), dictionary.data(), dictionary.size());
   if (ZSTD_isError(written) != 0U || written != size) {
     refuse_lack_of_memory(written);
     throw Error(ErrorCode::kDatabase, "a kernel image that does not unpack");

@@ -1,8 +1,12 @@
 // tests/db/store_test.cpp -- What is put in comes out, and who may replace whom.
 // SPDX-License-Identifier: Apache-2.0
+#include <zstd.h>
+
 #include <algorithm>
 #include <set>
 
+#include "db/binary_table.h"
+#include "db/image_dictionary.h"
 #include "tests/db/test_support.h"
 
 namespace vitune {
@@ -176,6 +180,38 @@ TEST_F(StoreTest, ABinaryComesBackByteForByte) {
     EXPECT_EQ(stored->compile, binary.compile);
   }
   EXPECT_FALSE(store_->find_binary(sample_key(12345)));
+}
+
+// Another dictionary of that number would make rows that are stored worthless.
+TEST(BinaryRow, TheDictionaryOfImagesStaysAsItIs) {
+  const auto bytes = image_dictionary();
+  EXPECT_EQ(
+      sha256(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())).hex(),
+      "6fc6d2e9ffc48ccf7908d9dc0812aefefcd3f7160c9b5b9300467aef3f52b44e");
+}
+
+TEST(BinaryRow, AnImageNamesTheDictionaryAndIsAbsentUnderAnother) {
+  constexpr std::size_t kPlaceOfName = 5;  // after the frame's magic number and descriptor
+  const Binary binary = sample_binary(1, 200);
+  Row row = binary_row(binary);
+  auto& frame = std::get<Blob>(row.back());
+  EXPECT_EQ(ZSTD_getDictID_fromFrame(frame.data(), frame.size()), 20261129U);
+  ASSERT_TRUE(binary_from_row(row));
+  EXPECT_EQ(binary_from_row(row)->image, binary.image);
+  frame[kPlaceOfName] ^= std::byte{1};
+  EXPECT_FALSE(binary_from_row(row));
+}
+
+TEST(BinaryRow, AnImageThatWasPackedWithoutTheDictionaryIsStillRead) {
+  const Binary binary = sample_binary(1, 5000);
+  Row row = binary_row(binary);
+  Blob plain(ZSTD_compressBound(binary.image.size()));
+  plain.resize(
+      ZSTD_compress(plain.data(), plain.size(), binary.image.data(), binary.image.size(), 9));
+  row.back() = plain;
+  const auto read = binary_from_row(row);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->image, binary.image);
 }
 
 TEST_F(StoreTest, AnImageAbove64MiBIsRefused) {
