@@ -175,8 +175,8 @@ class AttentionFeatureGpuTest : public AttentionGpuTest,
 TEST_P(AttentionFeatureGpuTest, MatchesTheReference) {
   if (needs_another_device()) GTEST_SKIP() << "wgmma needs an sm_90 device";
   const Candidate candidate = compiled();
-  // On the emulated device each launch takes long: one of the problem itself; edges and other inputs
-  // are random problems' there.
+  // On the emulated device each launch takes long: one of the problem itself; edges and other
+  // inputs are random problems' there.
   const std::string once = device_.name == "emulated device" ? "extreme" : "";
   EXPECT_EQ(verdict(candidate, once), "") << candidate.config.text();
 }
