@@ -111,7 +111,7 @@ class RaceTest(RaceCase):
     def test_layers_of_one_kind_are_raced_once(self):
         report = self.report(vit(), torch.randn(2, 3, 32, 32))
         self.assertEqual(sum(call.replaced for call in report.calls), 7)
-        self.assertEqual(len(self.raced), 4)  # qkv, proj, mlp, head
+        self.assertEqual(len(self.raced), 6)  # qkv, proj, mlp, head; proj and mlp of the class token
 
     def test_what_was_never_tuned_is_raced_too_and_told(self):
         self.outcome, x = "default", torch.randn(2, 5, 24)

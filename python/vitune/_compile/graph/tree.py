@@ -152,6 +152,10 @@ def put_argument(node: fx.Node, name: str, argument: Any) -> None:
         node.update_kwarg(name, argument)
 
 
+def is_cast(node: Any) -> bool:
+    return is_op(node, "to") and isinstance(value_of(node), Tensor)
+
+
 def is_quiet(node: Any) -> bool:
     """Whether it gives what it is given: dropout that is off, a copy of what lies right, detach() where no gradient is wanted."""
     operation = operation_of(node)
