@@ -50,6 +50,52 @@ class InFolder(unittest.TestCase):
                         ignore=shutil.ignore_patterns("__pycache__", "_lib"))
 
 
+class WheelBackendTest(InFolder):
+    """Whether pip's next build goes on in the folder of the one before."""
+
+    def setUp(self):
+        super().setUp()
+        self.backend = build_script("wheel_backend")
+        self.build = self.folder / "build" / "wheel"
+        self.build.mkdir(parents=True)
+        self.record = self.build / ".skbuild-info.json"
+        tools = [self.folder / name for name in ("cmake", "ninja", "c++")]
+        for tool in tools:
+            tool.touch()
+        cache = "CMAKE_COMMAND:INTERNAL={}\nCMAKE_MAKE_PROGRAM:UNINITIALIZED={}\nCMAKE_CXX_COMPILER:STRING={}\n"
+        (self.build / "CMakeCache.txt").write_text(cache.format(*tools))
+        self.write_record(self.folder)
+
+    def write_record(self, source):
+        self.record.write_text(json.dumps({"source_dir": str(source.resolve()), "skbuild_path": "gone"}))
+
+    def keeps(self):
+        kept = self.backend.keep_build(self.build, self.folder)
+        self.assertEqual(self.record.exists(), not kept)  # scikit-build-core goes by the record
+        return kept
+
+    def test_goes_on_though_the_environment_is_another(self):
+        self.assertTrue(self.keeps())
+
+    def test_starts_anew_where_a_tool_went_with_its_environment(self):
+        (self.folder / "ninja").unlink()
+        self.assertFalse(self.keeps())
+
+    def test_starts_anew_where_the_tree_was_elsewhere(self):
+        self.write_record(self.folder / "elsewhere")
+        self.assertFalse(self.keeps())
+
+    def test_starts_anew_after_a_build_that_was_cut_off(self):
+        self.record.write_text("{")
+        self.assertFalse(self.keeps())
+        self.write_record(self.folder)
+        (self.build / "CMakeCache.txt").unlink()
+        self.assertFalse(self.keeps())
+
+    def test_the_folder_is_that_of_the_project(self):
+        self.assertIn(f'build-dir = "{self.backend.FOLDER}"', (ROOT / "pyproject.toml").read_text())
+
+
 class CommandTest(InFolder):
     def setUp(self):
         super().setUp()
