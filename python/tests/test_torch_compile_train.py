@@ -276,6 +276,20 @@ class PatternTest(TrainCase):
         calls = self.expect_eagers(model, torch.randn(2, 24), 1e-5)
         self.assertEqual([call.call for call in calls if call.replaced], ["linear in training"] * 2)
 
+    def test_parameters_may_be_written_to_behind_a_layer_scale(self):
+        class Written(nn.Linear):
+            def __init__(self):
+                super().__init__(16, 16)
+                self.gamma = nn.Parameter(torch.rand(16))
+
+            def forward(self, x):
+                y = super().forward(x) * self.gamma
+                with torch.no_grad():
+                    self.bias.mul_(0.5)
+                return y
+        calls = self.expect_eagers(Written(), torch.randn(2, 5, 16), 1e-5)
+        self.assertEqual([call.call for call in calls if call.replaced], ["linear in training"])
+
     def test_checkpoints_within_checkpoints_train(self):
         calls = self.expect_eagers(Checkpointed(Mlp(), 2), torch.randn(2, 5, 24), 1e-5)
         self.assertEqual([call.call for call in calls if call.replaced], ["linear, gelu and linear in training"])

@@ -20,7 +20,7 @@ from ..graph import subgraph
 from ..graph.benchmark import Times
 from ..graph.distinct import once
 from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, outside, selected, untried, value_of, wants_gradient
-from ..graph.mutations import is_changed_between
+from ..graph.mutations import is_changed_between, is_written_after, storages_of
 from ..graph.tree import after_quiet, arguments_of, is_op, only_user
 from .linear import ends, same, why_not_type
 
@@ -195,7 +195,7 @@ def _second(first: Layer, steps: tuple[fx.Node, ...]) -> Optional[tuple[tuple[fx
 
 def _scale(layer: Layer, steps: tuple[fx.Node, ...]) -> Optional[tuple[tuple[fx.Node, ...], fx.Node]]:
     """The LayerScale that alone takes what a layer gave, and the nodes up to its product. Not in fp16, of which weight times scale, by which
-    gradients are multiplied, may be too small."""
+    gradients are multiplied, may be too small; nor where parameters are written to later, of which PyTorch's backward pass may keep none."""
     at, quiet = after_quiet(steps[-1])
     product = only_user(at)
     if layer.dtype == torch.float16 or not is_op(product, "mul"):
@@ -205,6 +205,8 @@ def _scale(layer: Layer, steps: tuple[fx.Node, ...]) -> Optional[tuple[tuple[fx.
     parameters = [layer.weight, scale, *([] if layer.bias is None else [layer.bias])]
     values = [*map(value_of, parameters)]
     if not isinstance(scale, fx.Node) or not all(isinstance(value, Tensor) and wants_gradient(value) for value in values):
+        return None
+    if is_written_after(product, set().union(*map(storages_of, parameters))):
         return None
     alike = {value.dtype for value in values} == {values[0].dtype} and tuple(values[1].shape) == (values[0].shape[0],)
     dtypes = {layer.dtype, torch.promote_types(layer.dtype, values[0].dtype)}
