@@ -83,76 +83,77 @@ __device__ __forceinline__ int step_count(const AttentionParams& p, int row0) {
   return ceil_div(seen, T::kBlockN);
 }
 
-// One step of a streaming CTA, by its place: every step checks what it must and no more.
-template <class T, class Between>
-__device__ __forceinline__ void streaming_step(WarpAttention<T>& warp, const AttentionParams& p,
-                                               u32 keys, u32 values, int step, Between&& between) {
-  const int total = T::kKeys > 0 ? T::kKeys : p.keys;
-  const int key0 = step * T::kBlockN;
-  const int limit = total - key0;
-  const bool tail = limit < T::kBlockN;
-  if constexpr (T::kCausal) {
-    const bool diagonal = key0 + T::kBlockN > warp.place.row0 + 1;
-    if (diagonal || tail) {
-      warp.template attend<T::kBlockN, true, true, false>(keys, values, key0, limit, between);
-      return;
-    }
-  } else if (tail) {
-    warp.template attend<T::Keys::kTailWidth, true, false, false>(keys, values, key0, limit,
-                                                                  between);
-    return;
-  }
-  warp.template attend<T::kBlockN, false, false, false>(keys, values, key0, limit, between);
-}
-
-// One stage: K and V are separate copies, each issued as soon as its tile has been read.
+// The main loop of a streaming CTA: all steps of keys, each of which checks what it must and no
+// more. With one stage K and V are separate copies, each issued as soon as its tile has been read.
+// With several, K and V of a round are one copy, kStages - 1 rounds ahead, and a round has one
+// barrier.
 template <class T>
-__device__ __forceinline__ void stream_single(WarpAttention<T>& warp, const AttentionParams& p,
-                                              const StreamedTiles<T>& tiles, int share,
-                                              bool active) {
-  const u32 offset = share * T::kTileBytes;
+__device__ __forceinline__ void stream_steps(WarpAttention<T>& warp, const AttentionParams& p,
+                                             const StreamedTiles<T>& tiles, int share,
+                                             bool active) {
+  constexpr bool kSingle = T::kStages == 1;
+  const u32 share_offset = share * T::kTileBytes;
 #pragma unroll 1
   for (int round = 0; round < tiles.rounds(); ++round) {
-    copy_wait<0>();
-    __syncthreads();  // keys of this round are there, values of the last one have been read
-    tiles.load_values(round, 0);
+    copy_wait<max_of(T::kStages - 2, 0)>();
+    __syncthreads();  // this round's tiles (one stage: its keys) are there, the last one's are read
+    const int ahead = round + T::kStages - 1;
+    if constexpr (kSingle) {
+      tiles.load_values(round, 0);
+    } else if (ahead < tiles.rounds()) {
+      tiles.load_keys(ahead, ahead % T::kStages);
+      tiles.load_values(ahead, ahead % T::kStages);
+    }
     copy_commit();
-    auto between = [&] {
-      copy_wait<0>();
-      // Values are there, keys have been read. Warps without a step come from another place.
-      group_barrier<1, T::kThreads>(0);
-      if (round + 1 < tiles.rounds()) tiles.load_keys(round + 1, 0);
-      copy_commit();
+    const auto between = [&] {
+      if constexpr (kSingle) {
+        copy_wait<0>();
+        // Values are there, keys have been read. Warps without a step come from another place.
+        group_barrier<1, T::kThreads>(0);
+        if (round + 1 < tiles.rounds()) tiles.load_keys(round + 1, 0);
+        copy_commit();
+      }
     };
+
     const int step = round * T::kKeySplit + share;
     if (active && (T::kKeySplit == 1 || step < tiles.steps)) {
-      streaming_step(warp, p, tiles.keys + offset, tiles.values + offset, step, between);
+      const u32 offset =
+          kSingle ? share_offset : (round % T::kStages * T::kKeySplit + share) * T::kTileBytes;
+      const u32 keys = tiles.keys + offset, values = tiles.values + offset;
+      const int total = T::kKeys > 0 ? T::kKeys : p.keys;
+      const int key0 = step * T::kBlockN;
+      const int limit = total - key0;
+      const bool tail = limit < T::kBlockN;
+      if constexpr (T::kCausal) {
+        const bool diagonal = key0 + T::kBlockN > warp.place.row0 + 1;
+        if (diagonal || tail) {
+          warp.template attend<T::kBlockN, true, true, false>(keys, values, key0, limit, between);
+          continue;
+        }
+      } else if (tail) {
+        warp.template attend<T::Keys::kTailWidth, true, false, false>(keys, values, key0, limit,
+                                                                      between);
+        continue;
+      }
+      warp.template attend<T::kBlockN, false, false, false>(keys, values, key0, limit, between);
     } else {
       between();
     }
   }
 }
 
-// Several stages: K and V of a round are one copy, kStages - 1 rounds ahead; one barrier per round.
+// The names that packed_attention/packed_sm80.cuh has for it.
+template <class T>
+__device__ __forceinline__ void stream_single(WarpAttention<T>& warp, const AttentionParams& p,
+                                              const StreamedTiles<T>& tiles, int share,
+                                              bool active) {
+  stream_steps(warp, p, tiles, share, active);
+}
 template <class T>
 __device__ __forceinline__ void stream_staged(WarpAttention<T>& warp, const AttentionParams& p,
                                               const StreamedTiles<T>& tiles, int share,
                                               bool active) {
-#pragma unroll 1
-  for (int round = 0; round < tiles.rounds(); ++round) {
-    copy_wait<max_of(T::kStages - 2, 0)>();
-    __syncthreads();  // this round's tiles are there, the last round's have been read
-    const int ahead = round + T::kStages - 1;
-    if (ahead < tiles.rounds()) {
-      tiles.load_keys(ahead, ahead % T::kStages);
-      tiles.load_values(ahead, ahead % T::kStages);
-    }
-    copy_commit();
-    const int step = round * T::kKeySplit + share;
-    if (!active || (T::kKeySplit > 1 && step >= tiles.steps)) continue;
-    const u32 tile = (round % T::kStages * T::kKeySplit + share) * T::kTileBytes;
-    streaming_step(warp, p, tiles.keys + tile, tiles.values + tile, step, [] {});
-  }
+  stream_steps(warp, p, tiles, share, active);
 }
 
 // Starts the copies that run ahead of the first step: one commit group per stage.
@@ -190,11 +191,7 @@ __device__ __forceinline__ bool streaming_item(const AttentionParams& p, u32 sha
 
   WarpAttention<T> warp(threadIdx.x % kWarpSize);
   if (active) warp.begin(p, row_place(row0, head), query_rows);
-  if constexpr (T::kStages == 1) {
-    stream_single(warp, p, tiles, split.share, active);
-  } else {
-    stream_staged(warp, p, tiles, split.share, active);
-  }
+  stream_steps(warp, p, tiles, split.share, active);
   split.combine(warp, keys, active);
   if (!active || split.share != 0) return false;
   const bool again = warp.overflowed();
@@ -306,9 +303,19 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   bool again = false;
   if constexpr (T::kResident) {
     WarpAttention<T> warp(threadIdx.x % kWarpSize);
-    for_each_item<T>(p, [&](int item) { again |= resident_item<T>(p, shared, item, warp); });
+#pragma unroll 1
+    for (int item = blockIdx.x; !T::kPersistent || item < p.items; item += gridDim.x) {
+      if (item != int(blockIdx.x)) __syncthreads();  // shared memory may still be read
+      again |= resident_item<T>(p, shared, item, warp);
+      if constexpr (!T::kPersistent) break;
+    }
   } else {
-    for_each_item<T>(p, [&](int item) { again |= streaming_item<T>(p, shared, item); });
+#pragma unroll 1
+    for (int item = blockIdx.x; !T::kPersistent || item < p.items; item += gridDim.x) {
+      if (item != int(blockIdx.x)) __syncthreads();  // shared memory may still be read
+      again |= streaming_item<T>(p, shared, item);
+      if constexpr (!T::kPersistent) break;
+    }
   }
   if constexpr (T::kHoldsReference) {
     const int rows = threadIdx.x % T::kGroupThreads / kWarpSize * T::kWarpRows;

@@ -275,9 +275,19 @@ __device__ __forceinline__ void forward(const AttentionParams& p) {
   bool again = false;
   if constexpr (T::kResident) {
     GroupAttention<T> group;
-    for_each_item<T>(p, [&](int item) { again |= resident_group_item<T>(p, shared, item, group); });
+#pragma unroll 1
+    for (int item = blockIdx.x; !T::kPersistent || item < p.items; item += gridDim.x) {
+      if (item != int(blockIdx.x)) __syncthreads();  // shared memory may still be read
+      again |= resident_group_item<T>(p, shared, item, group);
+      if constexpr (!T::kPersistent) break;
+    }
   } else {
-    for_each_item<T>(p, [&](int item) { again |= streaming_group_item<T>(p, shared, item); });
+#pragma unroll 1
+    for (int item = blockIdx.x; !T::kPersistent || item < p.items; item += gridDim.x) {
+      if (item != int(blockIdx.x)) __syncthreads();  // shared memory may still be read
+      again |= streaming_group_item<T>(p, shared, item);
+      if constexpr (!T::kPersistent) break;
+    }
   }
   if constexpr (T::kHoldsReference) {
     const int rows = threadIdx.x % T::kHeadThreads / kGroupThreads * kGroupRows;

@@ -11,20 +11,6 @@
 
 namespace vitune {
 
-// Calls work(item) for the items of this CTA; `between` runs before every item but the first.
-template <class T, class Work>
-__device__ __forceinline__ void for_each_item(const AttentionParams& p, Work&& work) {
-  if constexpr (T::kPersistent) {
-#pragma unroll 1
-    for (int item = blockIdx.x; item < p.items; item += gridDim.x) {
-      if (item != int(blockIdx.x)) __syncthreads();  // shared memory may still be read
-      work(item);
-    }
-  } else {
-    work(int(blockIdx.x));
-  }
-}
-
 // Where one head's tensors begin.
 struct HeadPlace {
   int batch, head;

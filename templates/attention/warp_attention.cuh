@@ -111,39 +111,6 @@ struct WarpAttention : AttentionRows<T> {
   }
 
  private:
-  // Q K^T of head columns [16 step, 16 step + 16) for the n8 tiles j and j + 1 of kTiles.
-  template <int kTiles>
-  __device__ __forceinline__ void mma_qk_pair(Scores& s, const u32 (&a)[T::kRowTiles][4], u32 keys,
-                                              int j, int step) {
-    const u32 from = keys + 8 * j * T::Rows::kPitch + 32 * step;
-    const bool pair = j + 1 < kTiles;
-    if (T::kHalfStep && step == T::kHeadSteps) {
-      u32 b0, b1 = 0;
-      if (pair) {
-        ldmatrix_x2(b0, b1, from + lanes.key_half);
-      } else {
-        ldmatrix_x1(b0, from + lanes.key_single);
-      }
-#pragma unroll
-      for (int r = 0; r < T::kRowTiles; ++r) {
-        E::mma_half(s[r][j], a[r][0], a[r][1], b0);
-        if (pair) E::mma_half(s[r][j + 1], a[r][0], a[r][1], b1);
-      }
-      return;
-    }
-    u32 b[4];
-    if (pair) {
-      ldmatrix_x4(b, from + lanes.key_pair);
-    } else {
-      ldmatrix_x2(b[0], b[1], from + lanes.key_single);
-    }
-#pragma unroll
-    for (int r = 0; r < T::kRowTiles; ++r) {
-      E::mma(s[r][j], a[r], b[0], b[1]);
-      if (pair) E::mma(s[r][j + 1], a[r], b[2], b[3]);
-    }
-  }
-
   __device__ __forceinline__ void clear_tile(Scores& s, int j) {
 #pragma unroll
     for (int r = 0; r < T::kRowTiles; ++r) {
@@ -152,7 +119,8 @@ struct WarpAttention : AttentionRows<T> {
     }
   }
 
-  // s = Q K^T for kWidth keys.
+  // s = Q K^T for kWidth keys: sixteen columns of the head at a time (the last half step: eight),
+  // two n8 tiles of keys at a time.
   template <int kWidth>
   __device__ __forceinline__ void mma_qk(Scores& s, u32 keys) {
     constexpr int kTiles = kWidth / 8;
@@ -164,7 +132,35 @@ struct WarpAttention : AttentionRows<T> {
 #pragma unroll
       for (int r = 0; r < T::kRowTiles; ++r) queries.get(a[r], r, step);
 #pragma unroll
-      for (int j = 0; j < kTiles; j += 2) mma_qk_pair<kTiles>(s, a, keys, j, step);
+      for (int j = 0; j < kTiles; j += 2) {
+        const u32 from = keys + 8 * j * T::Rows::kPitch + 32 * step;
+        const bool pair = j + 1 < kTiles;
+        if (T::kHalfStep && step == T::kHeadSteps) {
+          u32 b0, b1 = 0;
+          if (pair) {
+            ldmatrix_x2(b0, b1, from + lanes.key_half);
+          } else {
+            ldmatrix_x1(b0, from + lanes.key_single);
+          }
+#pragma unroll
+          for (int r = 0; r < T::kRowTiles; ++r) {
+            E::mma_half(s[r][j], a[r][0], a[r][1], b0);
+            if (pair) E::mma_half(s[r][j + 1], a[r][0], a[r][1], b1);
+          }
+          continue;
+        }
+        u32 b[4];
+        if (pair) {
+          ldmatrix_x4(b, from + lanes.key_pair);
+        } else {
+          ldmatrix_x2(b[0], b[1], from + lanes.key_single);
+        }
+#pragma unroll
+        for (int r = 0; r < T::kRowTiles; ++r) {
+          E::mma(s[r][j], a[r], b[0], b[1]);
+          if (pair) E::mma(s[r][j + 1], a[r], b[2], b[3]);
+        }
+      }
     }
   }
 
