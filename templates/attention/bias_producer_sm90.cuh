@@ -185,14 +185,14 @@ struct BiasWalk {
       }
     }
   }
-  // In the order of ResidentBlocks, on into the next head. The blocks of one head go through the
-  // steps together. A block of the next head may have to wait until the last blocks of this head
-  // release its keys, so it may not hold up their tiles.
+  // In the order in which consume_resident() gives blocks to the warpgroups, on into the next head.
+  // The blocks of one head go through the steps together. A block of the next head may have to wait
+  // until the last blocks of this head release its keys, so it may not hold up their tiles.
   __device__ __forceinline__ void resident() {
     const int blocks = row_blocks<T>(p.queries), groups = resident_groups<T>(blocks);
     int next = 0;  // warpgroup of the next block
 #pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    for (int index = blockIdx.x; index < p.items; index = next_tile<T>(index)) {
       if (T::kKeepsBias && index != int(blockIdx.x)) return;
       const BiasRows bias = of_head(index);
 #pragma unroll 1

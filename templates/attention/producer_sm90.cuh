@@ -64,8 +64,7 @@ struct ThreadCopies {
   };
 };
 
-// By TMA: one thread starts the copies of keys and queries, one those of
-// the values.
+// By TMA: one thread starts the copies of keys and queries, one those of the values.
 template <class T>
 struct TensorCopies {
   const AttentionParams& p;
@@ -154,7 +153,7 @@ struct Producer {
 #pragma unroll 1
     for (int index = blockIdx.x; index < p.items; index = next_tile<T>(index)) {
       const HeadPlace head(p, index);
-      const int next = index + int(gridDim.x);
+      const int next = next_tile<T>(index);
 #pragma unroll 1
       for (int block = 0; block < blocks; ++block) {
         if (block == early && next < p.items) keys(HeadPlace(p, next), 0);
@@ -185,6 +184,7 @@ struct NoBiasWalk {
   __device__ __forceinline__ void single_rows(int, int, int) {}
 };
 
+// One thread that brings everything, in the order in which the only consumer warpgroup reads it.
 template <class T, class Bias>
 struct SingleProducer {
   const AttentionParams& p;
@@ -199,7 +199,7 @@ struct SingleProducer {
   __device__ __forceinline__ void resident() {
     const int blocks = row_blocks<T>(p.queries);
 #pragma unroll 1
-    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+    for (int index = blockIdx.x; index < p.items; index = next_tile<T>(index)) {
       const HeadPlace head(p, index);
       keys.keys(head, 0);
 #pragma unroll 1

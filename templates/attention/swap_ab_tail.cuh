@@ -327,15 +327,14 @@ __device__ __forceinline__ void consume_tail(const AttentionParams& p,
     tail.fetch(HeadPlace(p, WorkTile<T>(p, blockIdx.x).head_index), slot);
   }
 #pragma unroll 1
-  for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+  for (int index = blockIdx.x; index < p.items; index = next_tile<T>(index)) {
     const WorkTile<T> tile(p, index);
     const HeadPlace head(p, tile.head_index);
     tail.begin();
     const u32 queries = shared.tail_queries(slot);
     slot ^= 1;
-    if (index + int(gridDim.x) < p.items) {
-      tail.fetch(HeadPlace(p, WorkTile<T>(p, index + gridDim.x).head_index), slot);
-    }
+    const int next = next_tile<T>(index);
+    if (next < p.items) tail.fetch(HeadPlace(p, WorkTile<T>(p, next).head_index), slot);
 #pragma unroll 1
     for (int number = 0; number < tile.steps; ++number) {
       if (!tile.last) {
