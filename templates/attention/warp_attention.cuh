@@ -98,9 +98,18 @@ struct WarpAttention : AttentionRows<T> {
   template <int kWidth, bool kTail, bool kDiagonal, bool kFirst, class Between>
   __device__ __forceinline__ void attend(u32 keys, u32 values, int key0, int limit,
                                          Between&& between) {
-    Scores s;
+    Scores s;  // Q K^T
     this->template fetch_operands<kWidth, kTail>(key0, limit);
-    mma_qk<kWidth>(s, keys);
+#pragma unroll
+    for (int j = 0; j < kWidth / 8; ++j) clear_tile(s, j);
+#pragma unroll
+    for (int step = 0; step < T::kHeadSteps + T::kHalfStep; ++step) {
+      u32 a[T::kRowTiles][4];
+#pragma unroll
+      for (int r = 0; r < T::kRowTiles; ++r) queries.get(a[r], r, step);
+#pragma unroll
+      for (int j = 0; j < kWidth / 8; j += 2) mma_qk<kWidth / 8>(s, a, keys, j, step);
+    }
     between();
     this->template weigh_step<kWidth, kTail, kDiagonal, kFirst>(s, key0, limit);
     if (T::kBias != 0 && softmax.extreme) {
@@ -111,56 +120,44 @@ struct WarpAttention : AttentionRows<T> {
   }
 
  private:
+  // Q K^T of head columns [16 step, 16 step + 16) for the n8 tiles j and j + 1 of kTiles.
+  template <int kTiles>
+  __device__ __forceinline__ void mma_qk(Scores& s, const u32 (&a)[T::kRowTiles][4], u32 keys,
+                                         int j, int step) {
+    const u32 from = keys + 8 * j * T::Rows::kPitch + 32 * step;
+    const bool pair = j + 1 < kTiles;
+    if (T::kHalfStep && step == T::kHeadSteps) {
+      u32 b0, b1 = 0;
+      if (pair) {
+        ldmatrix_x2(b0, b1, from + lanes.key_half);
+      } else {
+        ldmatrix_x1(b0, from + lanes.key_single);
+      }
+#pragma unroll
+      for (int r = 0; r < T::kRowTiles; ++r) {
+        E::mma_half(s[r][j], a[r][0], a[r][1], b0);
+        if (pair) E::mma_half(s[r][j + 1], a[r][0], a[r][1], b1);
+      }
+      return;
+    }
+    u32 b[4];
+    if (pair) {
+      ldmatrix_x4(b, from + lanes.key_pair);
+    } else {
+      ldmatrix_x2(b[0], b[1], from + lanes.key_single);
+    }
+#pragma unroll
+    for (int r = 0; r < T::kRowTiles; ++r) {
+      E::mma(s[r][j], a[r], b[0], b[1]);
+      if (pair) E::mma(s[r][j + 1], a[r], b[2], b[3]);
+    }
+  }
+
   __device__ __forceinline__ void clear_tile(Scores& s, int j) {
 #pragma unroll
     for (int r = 0; r < T::kRowTiles; ++r) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) s[r][j][i] = 0.f;
-    }
-  }
-
-  // s = Q K^T for kWidth keys: sixteen columns of the head at a time (the last half step: eight),
-  // two n8 tiles of keys at a time.
-  template <int kWidth>
-  __device__ __forceinline__ void mma_qk(Scores& s, u32 keys) {
-    constexpr int kTiles = kWidth / 8;
-#pragma unroll
-    for (int j = 0; j < kTiles; ++j) clear_tile(s, j);
-#pragma unroll
-    for (int step = 0; step < T::kHeadSteps + T::kHalfStep; ++step) {
-      u32 a[T::kRowTiles][4];
-#pragma unroll
-      for (int r = 0; r < T::kRowTiles; ++r) queries.get(a[r], r, step);
-#pragma unroll
-      for (int j = 0; j < kTiles; j += 2) {
-        const u32 from = keys + 8 * j * T::Rows::kPitch + 32 * step;
-        const bool pair = j + 1 < kTiles;
-        if (T::kHalfStep && step == T::kHeadSteps) {
-          u32 b0, b1 = 0;
-          if (pair) {
-            ldmatrix_x2(b0, b1, from + lanes.key_half);
-          } else {
-            ldmatrix_x1(b0, from + lanes.key_single);
-          }
-#pragma unroll
-          for (int r = 0; r < T::kRowTiles; ++r) {
-            E::mma_half(s[r][j], a[r][0], a[r][1], b0);
-            if (pair) E::mma_half(s[r][j + 1], a[r][0], a[r][1], b1);
-          }
-          continue;
-        }
-        u32 b[4];
-        if (pair) {
-          ldmatrix_x4(b, from + lanes.key_pair);
-        } else {
-          ldmatrix_x2(b[0], b[1], from + lanes.key_single);
-        }
-#pragma unroll
-        for (int r = 0; r < T::kRowTiles; ++r) {
-          E::mma(s[r][j], a[r], b[0], b[1]);
-          if (pair) E::mma(s[r][j + 1], a[r], b[2], b[3]);
-        }
-      }
     }
   }
 
