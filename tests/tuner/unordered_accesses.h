@@ -77,7 +77,7 @@ inline constexpr UnorderedCase kUnordered[] = {
      {"attention/epilogue.cuh", "__syncwarp();\n    copy_out", "copy_out"}},
     {"TileOfTheNextItem",
      "ResidentPersistent",
-     {"attention/tile_scheduler.cuh", "__syncthreads();", ";"}},
+     {"attention/forward_sm80.cuh", "if (item != int(blockIdx.x)) __syncthreads();", ""}},
     {"RoundsOfASimpleKernel",
      "StreamingThreeStages",
      {"attention/forward_sm80.cuh", "__syncthreads();  // this round's", "// this round's"}},
