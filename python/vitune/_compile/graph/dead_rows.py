@@ -204,16 +204,17 @@ class _Edit:
         self._keep(node, rows)
 
     def _rows_of(self, taken: fx.Node, rows: Rows, user: fx.Node) -> fx.Node:
-        """What has these rows of a value alone."""
+        """What has these rows of a value alone. Under no_grad it is another one, through which no gradient goes."""
         there = self.kept.get(taken)
         if there == rows:
             return taken
-        key = (taken, rows)
+        trains = wants_gradient(value_of(taken)) and wants_gradient(value_of(user))
+        key = (taken, rows, trains)
         if key not in self._narrowed:
             first = rows.first - (0 if there is None else there.first)
             index = (*[slice(None)] * (value_of(taken).dim() + rows.dim), slice(first, first + rows.count))
             with self._graph.inserting_before(user):
                 made = self._narrowed[key] = self._graph.call_function(operator.getitem, (taken, index))
             whole = value_of(taken)  # so that its memory is known to be that of all rows
-            made.meta = {**user.meta, "example_value": whole.detach().requires_grad_(whole.requires_grad)}
+            made.meta = {**user.meta, "example_value": whole.detach().requires_grad_(trains)}
         return self._narrowed[key]
