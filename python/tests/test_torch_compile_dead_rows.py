@@ -315,6 +315,32 @@ class ProgramTest(unittest.TestCase):
                 fewer += left is not None
         self.assertGreater(fewer, 20)
 
+    def test_what_has_zeros_as_its_gradient_has_them_still(self):
+        given = [tensor.clone().requires_grad_() for tensor in (self.x, self.weight, torch.randn(16, 16))]
+
+        def run(x, weight, other):
+            return F.linear(torch.cat([x[:, :1], F.linear(x, other)], 1), weight)[:, 0]
+        left, module = left_out_of(run, *given, trains=True)
+        self.assertIsNone(left)
+        grads = [torch.autograd.grad(each(*given).sum(), given, allow_unused=True) for each in (run, module)]
+        torch.testing.assert_close(grads[1], grads[0])
+        self.assertIsNotNone(left_out_of(run, *map(torch.detach, given))[0])
+        self.assertIsNotNone(left_out_of(run, *given[:2], given[2].detach(), trains=True)[0])
+
+    def test_rows_that_are_taken_under_no_grad_first_have_a_gradient_elsewhere(self):
+        x, weight = (tensor.clone().requires_grad_() for tensor in (self.x, self.weight))
+
+        def run(x, weight):
+            with torch.no_grad():
+                still = F.linear(x, weight)[:, 0]
+            return F.linear(x, weight)[:, 0] + still
+        seen = Seen()
+        torch._dynamo.reset()
+        grads = [torch.autograd.grad(each(x, weight).square().sum(), (x, weight))
+                 for each in (run, torch.compile(run, backend=seen, fullgraph=True))]
+        self.assertEqual(seen.rows, (32, 4))
+        torch.testing.assert_close(grads[1], grads[0])
+
     def test_a_factor_of_each_sample_that_is_made_of_a_branch_reads_no_rows_of_it(self):
         def run(x, weight):
             y = F.linear(x, weight)

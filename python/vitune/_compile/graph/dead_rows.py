@@ -5,12 +5,13 @@ the place where tokens mix: queries of attention are rows too, keys and values a
 rows, these alone are computed.
 
 Where a gradient is wanted that of the other rows is zero, so that gradients are the same sums without these zeros. Attention is computed whole
-there: the gradients of its queries, keys and values are those of one tensor."""
+there: the gradients of its queries, keys and values are those of one tensor. What has zeros alone as its gradient keeps these: with none at
+all an optimizer would leave it out, and its weight decay."""
 from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple, Optional
 
 from torch import fx
@@ -50,10 +51,13 @@ def leave_out(module: fx.GraphModule) -> Optional[Left]:
     """Changes the graph, after which all values are those of the rows that are left; what it left out. None: nothing, as before."""
     edit = _Edit(module)
     try:
+        with_gradients = _with_gradients(module.graph)
         edit.make(_plan(module.graph))
         if not any(operation_of(node) in _WORTH for node in edit.kept):
             raise Unsupported("nothing of weight has dead rows")
         unread = edit.unread()
+        if with_gradients - _with_gradients(module.graph, {*unread}):
+            raise Unsupported("what has a gradient of zeros would have none")
         Layouts(module).check(edit.changed, unread, may_close_gaps=True)
     except Exception:  # whatever PyTorch raises: the graph is as it was
         edit.undo()
@@ -62,6 +66,15 @@ def leave_out(module: fx.GraphModule) -> Optional[Left]:
         edit.kept.pop(node, None)
         module.graph.erase_node(node)
     return Left(edit.kept, edit.sizes)
+
+
+def _with_gradients(graph: fx.Graph, unread: Set[fx.Node] = frozenset()) -> set[fx.Node]:
+    """Inputs of the graph that its results give a gradient."""
+    reached = {taken for node in graph.find_nodes(op="output") for taken in node.all_input_nodes if wants_gradient(value_of(taken))}
+    for node in reversed(graph.nodes):
+        if node in reached and node not in unread:
+            reached.update(taken for taken in node.all_input_nodes if wants_gradient(value_of(taken)))
+    return {node for node in reached if node.op in ("placeholder", "get_attr")}
 
 
 # --- which rows are read
@@ -191,16 +204,17 @@ class _Edit:
         self._keep(node, rows)
 
     def _rows_of(self, taken: fx.Node, rows: Rows, user: fx.Node) -> fx.Node:
-        """What has these rows of a value alone."""
+        """What has these rows of a value alone. Under no_grad it is another one, through which no gradient goes."""
         there = self.kept.get(taken)
         if there == rows:
             return taken
-        key = (taken, rows)
+        trains = wants_gradient(value_of(taken)) and wants_gradient(value_of(user))
+        key = (taken, rows, trains)
         if key not in self._narrowed:
             first = rows.first - (0 if there is None else there.first)
             index = (*[slice(None)] * (value_of(taken).dim() + rows.dim), slice(first, first + rows.count))
             with self._graph.inserting_before(user):
                 made = self._narrowed[key] = self._graph.call_function(operator.getitem, (taken, index))
             whole = value_of(taken)  # so that its memory is known to be that of all rows
-            made.meta = {**user.meta, "example_value": whole.detach().requires_grad_(whole.requires_grad)}
+            made.meta = {**user.meta, "example_value": whole.detach().requires_grad_(trains)}
         return self._narrowed[key]
