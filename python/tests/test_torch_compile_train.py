@@ -324,6 +324,18 @@ class PatternTest(TrainCase):
             self.assertEqual(same, poison)
         self.assertIn(OPS.act_linear_train.default, self.targets)
 
+    def test_a_layer_with_a_scale_that_torch_func_transforms_stays_and_is_told(self):
+        class Transformed(nn.Module):
+            def __init__(self):
+                super().__init__()
+                torch.manual_seed(1)
+                self.fc, self.gamma = nn.Linear(24, 24), nn.Parameter(torch.randn(24))
+
+            def forward(self, x):
+                return self.fc(torch.func.grad(lambda y: (self.fc(y) * self.gamma).sin().sum())(x)) * self.gamma
+        calls = self.expect_eagers(Transformed(), torch.randn(2, 24), 1e-5)
+        self.assertEqual([call.reason for call in calls], ["torch.func transforms it", ""])
+
     def test_a_second_derivative_is_refused_with_a_sentence(self):
         compiled, x = vitune.compile(Mlp(), replace=["linear_train"]), torch.randn(2, 24, requires_grad=True)
         grad, = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)

@@ -19,7 +19,8 @@ from ..._runtime.errors import Unsupported
 from ..graph import subgraph
 from ..graph.benchmark import Times
 from ..graph.distinct import once
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, outside, selected, untried, value_of, wants_gradient
+from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, is_transformed, outside, selected, untried, value_of,
+                           wants_gradient)
 from ..graph.mutations import is_changed_between, is_written_after, storages_of
 from ..graph.tree import after_quiet, arguments_of, is_op, only_user
 from .linear import ends, same, why_not_type
@@ -57,6 +58,8 @@ class Layer(NamedTuple):
         return any(value_of(node).dtype != self.dtype for node in self.operands)
 
     def why_not(self) -> str:
+        if is_transformed(self.node):
+            return "torch.func transforms it"
         values = [value_of(node) for node in self.operands]
         if any(not isinstance(value, Tensor) for value in values):
             return "its operands are no tensors that are known"
