@@ -122,7 +122,7 @@ class SessionProblemsTest(unittest.TestCase):
 
     def test_a_norm_is_apart_where_no_single_layer_wrote_its_rows_and_where_rows_are_many(self):
         for name, images, count in (("vit_base_patch16_224", 1, 2), ("deit3_small_patch16_224", 1, 2), ("vit_small_patch14_dinov2", 1, 2),
-                                    ("vit_base_patch16_224", 32, 5), ("deit3_small_patch16_224", 32, 5)):
+                                    ("vit_base_patch16_224", 32, 4), ("deit3_small_patch16_224", 32, 4)):  # few: the class tokens of the last block
             with self.subTest(name, images=images):
                 asked = asked_by_session(self.paths[name], images)
                 self.assertEqual(sum(calls for text, calls in asked.items() if text.startswith("norm ")), count)
