@@ -225,7 +225,6 @@ def check_stray_paths(path, code):
 # Private words that the field's words have replaced (docs/glossary.md). Names of tunables in stored configs are texts, not
 # identifiers, and stay.
 PRIVATE_WORDS = {word + plural for word in ("turn", "spare", "dealt", "outgrown", "lone", "panel") for plural in ("", "s")}
-STILL_PRIVATE = {"turn_to", "kSpareRegisters", "panel_bytes"}  # of attention's gradients and packed attention
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -241,7 +240,7 @@ def check_words(path, code):
     if has_private_word(pathlib.PurePosixPath(path).stem):
         yield f"{path}:1: the file's name has a word that is not the field's"
     for match in IDENTIFIER.finditer(STRING.sub(lambda text: " " * len(text.group(0)), code)):
-        if has_private_word(match.group(0)) and match.group(0) not in STILL_PRIVATE:
+        if has_private_word(match.group(0)):
             yield f"{path}:{line_of(code, match.start())}: '{match.group(0)}' has a word that is not the field's"
 
 

@@ -164,7 +164,7 @@ std::optional<double> PackedFamily::rank(const Problem& asked, const Config& con
   cost += t.query_in_registers != 0 ? 0 : 0.125;
   cost += t.persistent != 0 ? 0.125 : 0;
   // Wider swizzles have fewer bank conflicts; padding is copied for nothing.
-  if (t.warpgroups()) cost += t.panel_bytes() / (16.0 * t.head_dim) + 8.0 / t.swizzle;
+  if (t.warpgroups()) cost += t.row_bytes() / (16.0 * t.head_dim) + 8.0 / t.swizzle;
   return cost;
 }
 

@@ -134,7 +134,7 @@ struct KeptBias {
   u32 phase = 0;
 
   // True if the entry is another one than before; its bias is there then.
-  __device__ __forceinline__ bool turn_to(const BiasTiles<T>& tiles, int entry) {
+  __device__ __forceinline__ bool acquire(const BiasTiles<T>& tiles, int entry) {
     if (entry == held) return false;
     if (held >= 0) release_tile<1>(tiles.empty());
     held = entry;

@@ -154,7 +154,7 @@ __device__ __forceinline__ void dkv_bias_consume(const AttentionBackwardSm90Bias
     const SharedScores item(p, index);
     const u32 rows_empty = tiles.rows_empty(rows_at.index);
     mbarrier_wait(tiles.rows_full(rows_at.index), rows_at.phase);
-    if constexpr (T::kKeepsBias) kept.turn_to(tiles, item.entry);
+    if constexpr (T::kKeepsBias) kept.acquire(tiles, item.entry);
     if (row0 >= T::kKeys) {
       release_tile<1>(rows_empty);
 #pragma unroll 1

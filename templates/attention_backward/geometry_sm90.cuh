@@ -26,7 +26,7 @@ struct AttentionBackwardSm90 {
   static constexpr int kCtaBytes = 232448;  // of shared memory, on 9.0
   // Of a thread's registers, for what step_registers() counts: of 168, of 240 and of 160, with one,
   // two and three warpgroups. Beside the rows' operands ptxas needs a few more.
-  static constexpr int kRegisters[] = {128, 192, 108}, kSpareRegisters = 8;
+  static constexpr int kRegisters[] = {128, 192, 108}, kRegisterMargin = 8;
 
   static constexpr int up(int a, int b) { return (a + b - 1) / b * b; }
 
@@ -70,7 +70,7 @@ struct AttentionBackwardSm90 {
     // Only one warpgroup keeps them in registers: in kernels of more, ptxas 13.0 writes other
     // operands into registers of those that every step of a loop reads.
     constexpr bool in_registers() const {
-      return groups == 1 && step_registers() + row_fragments() <= limit() - kSpareRegisters;
+      return groups == 1 && step_registers() + row_fragments() <= limit() - kRegisterMargin;
     }
     constexpr int limit() const { return groups < 1 || groups > 3 ? 0 : kRegisters[groups - 1]; }
 

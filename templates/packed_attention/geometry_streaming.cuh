@@ -34,15 +34,15 @@ struct PackedGeometry {
   constexpr int pitch() const { return 16 * (head_dim / 8 | 1); }
 
   // Shared memory: query (and output) rows, then stages of keys, then of values.
-  constexpr int panel_bytes() const { return parts(2 * head_dim, swizzle) * swizzle; }
+  constexpr int row_bytes() const { return parts(2 * head_dim, swizzle) * swizzle; }
   constexpr int padded_bytes() const { return (block_m() + 2 * stages * block_n) * pitch(); }
   constexpr int swizzled_bytes() const {
-    const int queries = parts(64 * more_of(panel_bytes(), pitch()), 1024) * 1024;
-    return parts(groups() * queries + 2 * stages * block_n * panel_bytes(), 1024) * 1024;
+    const int queries = parts(64 * more_of(row_bytes(), pitch()), 1024) * 1024;
+    return parts(groups() * queries + 2 * stages * block_n * row_bytes(), 1024) * 1024;
   }
   // The same, a tile that the result leaves through, and barriers.
   constexpr int pipelined_bytes() const {
-    const int tiles = (groups() * 64 + 2 * stages * block_n) * panel_bytes();
+    const int tiles = (groups() * 64 + 2 * stages * block_n) * row_bytes();
     const int barriers = 8 * (4 * stages + 3 * groups());
     return parts(tiles + groups() * 64 * pitch() + barriers, 1024) * 1024;
   }
