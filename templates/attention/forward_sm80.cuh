@@ -142,20 +142,6 @@ __device__ __forceinline__ void stream_steps(WarpAttention<T>& warp, const Atten
   }
 }
 
-// The names that packed_attention/packed_sm80.cuh has for it.
-template <class T>
-__device__ __forceinline__ void stream_single(WarpAttention<T>& warp, const AttentionParams& p,
-                                              const StreamedTiles<T>& tiles, int share,
-                                              bool active) {
-  stream_steps(warp, p, tiles, share, active);
-}
-template <class T>
-__device__ __forceinline__ void stream_staged(WarpAttention<T>& warp, const AttentionParams& p,
-                                              const StreamedTiles<T>& tiles, int share,
-                                              bool active) {
-  stream_steps(warp, p, tiles, share, active);
-}
-
 // Starts the copies that run ahead of the first step: one commit group per stage.
 template <class T>
 __device__ __forceinline__ void fill_stages(const StreamedTiles<T>& tiles) {

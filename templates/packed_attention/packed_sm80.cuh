@@ -35,11 +35,7 @@ __device__ __forceinline__ void packed_item(const AttentionParams& own, int bloc
 
   WarpAttention<T> warp(threadIdx.x % kWarpSize);
   if (active) warp.begin(own, row_place(row0, head), query_rows);
-  if constexpr (T::kStages == 1) {
-    stream_single(warp, own, tiles, 0, active);
-  } else {
-    stream_staged(warp, own, tiles, 0, active);
-  }
+  stream_steps(warp, own, tiles, 0, active);
   if (active) Epilogue<T>::store(own, warp.place, query_rows, warp.o, warp.softmax);
 }
 
