@@ -22,11 +22,9 @@ if OPERATORS:
 
 import torch.nn.functional as F
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from vitune._compile import backend
-from vitune._compile.graph import match
 from vitune._compile.patterns import linear_train
 from vitune._ops import attention as attention_ops, linear as linear_ops, training
 
@@ -359,14 +357,6 @@ class PatternTest(TrainCase):
         compiled = vitune.compile(Mlp(), replace=["attention"])
         step(compiled, torch.randn(2, 24))
         self.assertIn("linear, gelu and linear in training: left as it is: a gradient is wanted of it", str(vitune.report(compiled)))
-
-
-class UntriedTest(unittest.TestCase):
-    def test_parameters_of_16_bits_on_a_gpu_are_pytorchs(self):
-        with FakeTensorMode():
-            for device, dtype, left in (("cuda", torch.bfloat16, True), ("cuda", torch.float16, True), ("cuda", torch.float32, False),
-                                        ("cpu", torch.bfloat16, False)):
-                self.assertEqual("16 bits" in match.untried(torch.empty(2, 2, device=device, dtype=dtype)), left, (device, dtype))
 
 
 def serve_by_nearest(case, pattern, backward, staged, forward, staged_forward=None):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import copy
 import unittest
+from unittest import mock
 
 import vitune
 
@@ -55,6 +56,19 @@ class Centred(nn.Module):
 
 @needs_torch
 class ChangesTest(CapturedCase):
+    def test_a_graph_whose_workspaces_pytorch_gave_back_is_captured_anew(self):
+        given_back = mock.Mock()
+        with mock.patch.object(torch._C, "_cuda_clearCublasWorkspaces", given_back, create=True):
+            step, given = self.step(), batches(WARM + 2)
+            self.expect_alike(step, given)
+            self.assertEqual((1, ()), (self.graphs.made, step.report().changes))
+            torch._C._cuda_clearCublasWorkspaces()
+            given_back.assert_called_once_with()
+            self.expect_alike(step, given)
+        change, = step.report().changes
+        self.assertIn("cuBLAS", change)
+        self.assertEqual(2, self.graphs.made)
+
     def test_what_replaces_state_or_parameters_is_seen_and_captured_anew(self):
         def freeze(model, optimizer):
             model[0].weight.requires_grad_(False)

@@ -187,6 +187,19 @@ class TrainStepGpuTest(unittest.TestCase):
         pair.expect_alike(self, batches(WARM + 3))
         self.assertEqual(pair.step.report().changes, ("parameters or buffers have other memory, or lie in it differently",))
 
+    def test_a_model_with_graphs_of_its_own_beside_it_leaves_a_step_right(self):
+        """torch.compile's reduce-overhead gives back the workspaces of cuBLAS that the step's graph writes to."""
+        pair, other = Pair(), torch.compile(network(), mode="reduce-overhead")
+        given = batches(WARM + 3)
+        pair.expect_alike(self, given)
+        with torch.no_grad():
+            for inputs, _ in given:
+                other(inputs)
+        torch.cuda.empty_cache()
+        pair.expect_alike(self, given)
+        change, = pair.step.report().changes
+        self.assertIn("cuBLAS", change)
+
     def test_two_models_train_in_turn(self):
         one, two = Pair(), Pair(make=OPTIMIZERS["SGD, fused"])
         for batch in batches(WARM + 6):

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from .._runtime.errors import Unsupported
+from . import workspaces
 from .batches import Batch, copy_into
 from .rates import Rates
 from .refusals import PLAIN, refuse_capture, refuse_state
@@ -24,6 +25,7 @@ from .work import Work
 
 WARM = 3  #: calls of a shape before its capture: what is compiled, loaded or allocated at first calls is so outside of it
 MOST_SHAPES = 8  #: each keeps its memory
+_CLEARED = "PyTorch gave back the memory that cuBLAS works in (torch.compile's reduce-overhead does, when it records a graph)"
 _gradient = operator.attrgetter("grad")
 _SHORT, _MOST_SHORT = 2, 3  #: graphs that are replayed so seldom before a change, so often in a row, are refused
 
@@ -49,6 +51,7 @@ class Graphed:
     def __init__(self, work: Work, hooks: bool, make_graphs: Callable[[], Any]) -> None:
         """make_graphs: gives graphs.CudaGraphs, or what has the same methods. Raises Unsupported for what cannot be captured."""
         refuse_capture(work, hooks)
+        workspaces.watch()
         self._work, self._hooks, self._make_graphs = work, hooks, make_graphs
         self._rates = Rates(work.optimizer, work.device)
         self.changes: list[str] = []  #: for which graphs were given up
@@ -65,6 +68,7 @@ class Graphed:
         self._graphs = self._make_graphs()
         # As it is after each plain step, and once something is captured, as it has to stay.
         self._standing, self._is_captured = Standing(self._work), False
+        self._cleared = 0  # workspaces, when the first graph was captured
         self._leaves: list[Tensor] = []
         self._written: list[Tensor] = []
         self._sums: list[Optional[Tensor]] = []  # of gradients, with accumulation: all graphs add to these
@@ -97,7 +101,9 @@ class Graphed:
         return self._replay(shape)
 
     def _look_for_changes(self) -> None:
-        change = self._standing.change() if self._is_captured else None
+        if not self._is_captured:
+            return
+        change = _CLEARED if workspaces.times_cleared() != self._cleared else self._standing.change()
         if change is not None:
             self.changes.append(change)
             self._begin_anew(change)
@@ -167,7 +173,7 @@ class Graphed:
         work, args, keywords = self._work, *call
         refuse_capture(work, self._hooks)
         refuse_state(work)
-        began, before, added = time.monotonic(), Standing(work), []
+        began, before, added, cleared = time.monotonic(), Standing(work), [], workspaces.times_cleared()
         sums = work.accumulate > 1
         if not sums:
             self._leaves = [parameter for parameter in work.parameters() if parameter.requires_grad]
@@ -195,7 +201,7 @@ class Graphed:
         shape.gradients = self._sums if sums else [leaf.grad for leaf in self._leaves]
         shape.seconds = time.monotonic() - began
         if not self._is_captured:
-            self._standing, self._is_captured = before, True
+            self._standing, self._is_captured, self._cleared = before, True, cleared
             self._written = [*self._leaves, *(buffer for root in work.roots().values() for buffer in root.buffers())]
 
     def _check(self, change: Optional[str], added: list[bool]) -> None:

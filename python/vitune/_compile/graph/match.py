@@ -205,13 +205,6 @@ def foreign(x: Tensor) -> str:
     return f"a tensor of class {type(x).__name__}" if type(x) is not Tensor and is_traceable_wrapper_subclass(x) else ""
 
 
-def untried(parameter: Any) -> str:
-    """Why a layer with such a parameter is left to PyTorch in training; "": it is not. A step of a ViT-B with bf16 parameters ended with a
-    launch failure on an H200, by a kernel that is not known yet."""
-    narrow = isinstance(parameter, Tensor) and parameter.device.type == "cuda" and parameter.dtype in (torch.bfloat16, torch.float16)
-    return "its parameters have 16 bits, of which training on GPUs is not tried out: keep them in fp32, under autocast" if narrow else ""
-
-
 def outside(x: Tensor) -> str:
     """Why kernels cannot reach a tensor of this kind; "": they can."""
     return foreign(x) or ("" if attention_ops.is_on_gpu(x) else f"device {x.device.type}")

@@ -19,7 +19,7 @@ from ..._runtime.errors import Unsupported
 from ..graph import subgraph
 from ..graph.benchmark import Times
 from ..graph.distinct import once
-from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, is_transformed, outside, selected, untried, value_of,
+from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, is_transformed, outside, selected, value_of,
                            wants_gradient)
 from ..graph.mutations import is_changed_between, is_written_after, storages_of
 from ..graph.tree import after_quiet, arguments_of, is_op, only_user
@@ -73,7 +73,7 @@ class Layer(NamedTuple):
         if self.is_cast and not is_autocast(self.node, values[0].device.type):
             return "its operands have several types without autocast, which PyTorch refuses"
         if attention_ops.is_on_gpu(values[0]):
-            return untried(value_of(self.weight)) or why_not_type(self.dtype)
+            return why_not_type(self.dtype)
         return "" if values[0].device.type == "cpu" else outside(values[0])
 
     def x_as(self, of: Of) -> Any:

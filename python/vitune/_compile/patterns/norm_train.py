@@ -19,7 +19,7 @@ from ..._runtime.errors import Unsupported
 from ..graph import subgraph
 from ..graph.benchmark import Times
 from ..graph.distinct import once
-from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, is_transformed, outside, selected, untried, value_of,
+from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, is_transformed, outside, selected, value_of,
                            wants_gradient)
 from ..graph.mutations import is_changed_between, is_written_after, storages_of
 from ..graph.tree import QUIET, Steps, Tree, arguments_of, is_cast, is_op, is_quiet, only_user, operation_of
@@ -103,7 +103,7 @@ class Place(NamedTuple):
             return "its weight and bias have two types"
         if values[0].device.type == "cpu":
             return ""
-        return outside(values[0]) or ("" if self.weight is None else untried(value_of(self.weight)))
+        return outside(values[0])
 
     def build(self, graph: fx.Graph, of: Callable[[fx.Node], Any], given: Sequence[fx.Node] = ()) -> list[fx.Node]:
         """The norm, and the sum where that is used elsewhere."""
