@@ -24,8 +24,8 @@ class RosterTest(unittest.TestCase):
             self.assertIn(name, names)
 
     def test_three_rows_search_after_all_others(self):
-        self.assertEqual([task.kind for task in TASKS], ["steps"] * 13 + ["searched"] * 3)
-        for task in TASKS[13:]:
+        self.assertEqual([task.kind for task in TASKS], ["steps"] * 16 + ["searched"] * 3)
+        for task in TASKS[16:]:
             self.assertIn(Task("steps", task.model, task.batch), TASKS)
 
     def test_four_processes_have_all_rows_once_and_about_the_same_to_do(self):
@@ -33,7 +33,7 @@ class RosterTest(unittest.TestCase):
         self.assertCountEqual([task for share in shares for task in share], TASKS)
         seconds = [sum(task.expected_seconds for task in share if not task.later) for share in shares]
         self.assertLess(max(seconds), 1.3 * min(seconds))
-        self.assertLess(max(seconds), 400)
+        self.assertLess(max(seconds), 520)  # as much as a call has
         self.assertEqual(sorted(sum(task.later for task in share) for share in shares), [0, 1, 1, 1])
         self.assertLessEqual(set(TASKS[:5]), {task for share in shares for task in share[:2]})  # the leading rows are soon begun
 
