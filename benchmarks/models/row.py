@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import gc
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from peers.engine.capture import no_collection
 from peers.engine.peer import sentence
 from peers.engine.rounds import Limits, PeerFailed, run_rounds
 from torch import Tensor
@@ -223,17 +222,6 @@ def timed(runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, seconds
     found.samples = {name: [us / 1e3 for us in values] for name, values in outcome.samples.items()}
     found.failed = outcome.failed
     return found
-
-
-@contextlib.contextmanager
-def no_collection() -> Any:
-    """Python's collector runs before, not in the middle of one way's samples."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def subject_of(model: Any, images: Tensor) -> Subject:
