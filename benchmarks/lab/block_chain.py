@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import pathlib
 import random
 import statistics
 import sys
@@ -25,6 +26,9 @@ from torch import Tensor, nn
 
 import vitune
 from vitune._ops import linear as linear_ops
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from peers.engine import capture  # noqa: E402
 
 ERROR_LIMIT = 1.1  #: times eager bf16's rms error against fp64
 _ROUNDS = 9
@@ -205,14 +209,8 @@ def error_of(logits: Tensor, exact: Tensor) -> float:
 def _graph_of(call: Callable[[Tensor], Tensor], images: Tensor) -> tuple[Callable[[], None], Tensor]:
     """A CUDA graph of a forward pass, as a call, and where its answer lies."""
     stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            call(images)
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = call(images)
+    capture.warm(lambda: call(images), stream, 3)
+    graph, out = capture.capture(lambda: call(images), stream)
     graph.replay()
     torch.cuda.synchronize()
     return graph.replay, out

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from peers.engine import capture
 from torch import Tensor
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
@@ -107,13 +108,6 @@ class CudaClock(CpuClock):
     def capture(self, run: Callable[[], Tensor]) -> tuple[Run, Tensor]:
         """A replay of one pass, and where it writes its answer."""
         side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(2):  # what is made at first calls is made outside of the capture
-                run()
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            answer = run()
+        capture.warm(run, side, 2)
+        graph, answer = capture.capture(run, side)
         return graph.replay, answer

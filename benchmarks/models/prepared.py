@@ -9,6 +9,7 @@ graph, captured without the kernel that compares prepared weights with the param
 import argparse
 import contextlib
 import json
+import pathlib
 import statistics
 import sys
 from unittest import mock
@@ -18,6 +19,9 @@ import torch
 
 import vitune
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from peers.engine import capture  # noqa: E402
+
 ROWS = ("vit_base_patch16_224@1", "vit_base_patch16_224@8", "vit_base_patch16_224@32", "vit_base_patch16_224@128",
         "swin_tiny_patch4_window7_224@1", "swin_tiny_patch4_window7_224@32", "beit_base_patch16_224@32", "vit_large_patch14_dinov2@8",
         "vit_so400m_patch14_siglip_384@8")
@@ -25,9 +29,7 @@ _ROUNDS, _ROUND_MS = 31, 60.0
 
 
 def captured(compiled, images):
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        compiled(images)
+    graph, _ = capture.capture(lambda: compiled(images))
     graph.replay()
     return graph
 

@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import gc
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from peers.engine.capture import no_collection
 from peers.engine.peer import sentence
 from peers.engine.rounds import Limits, PeerFailed, run_rounds
 from torch import Tensor
@@ -29,17 +28,22 @@ LIMITS = Limits(least=7, most=41, noise=0.003, slow_us=float("inf"))
 class Poisoned(Exception):
     """The device no longer answers in this process."""
 
+    def __init__(self, reason: str, way: str = "") -> None:
+        """way: the one at work, "NAME as MODE"; "": not one of them alone."""
+        super().__init__(f"{way}, {reason}" if way else reason)
+        self.way = way
+
 
 class Skipped(Exception):
     """This machine or this model has no such way: no failure of it."""
 
 
-def alive(clock: Any) -> None:
-    """Raises Poisoned if it is not."""
+def alive(clock: Any, doing: str, name: str = "", mode: str = "") -> None:
+    """Raises Poisoned if it is not. doing: with what; name, mode: of the way that was at work."""
     try:
         clock.synchronize()
     except Exception as reason:
-        raise Poisoned(sentence(reason)) from reason
+        raise Poisoned(f"{doing}: {sentence(reason)}", f"{name} as {mode}" if name else "") from reason
 
 
 class Subject:
@@ -115,7 +119,7 @@ def measure(mode: str, subject: Subject, found: dict[str, Candidate], clock: Any
             row.setdefault("skipped", {})[name] = str(reason)
         except Exception as reason:
             row["failed"][name] = sentence(reason)
-            alive(clock)
+            alive(clock, "prepared", name, mode)
             clock.release()  # what a way that failed held is free for the others
     if runs:
         within = {name: candidate.within for name, candidate in found.items()}
@@ -146,7 +150,7 @@ def by_kind(row: dict[str, Any], name: str, run: Run, within: ways.Way, clock: A
         with within():
             kernels = clock.kernels(run)
     except Exception as reason:
-        alive(clock)
+        alive(clock, "profiled", name, row["mode"])
         row.setdefault("not_profiled", {})[name] = sentence(reason)
         return
     if kernels:
@@ -159,7 +163,7 @@ def by_kind(row: dict[str, Any], name: str, run: Run, within: ways.Way, clock: A
 
 
 def _time(row: dict[str, Any], runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, race: Race) -> None:
-    told = timed(runs, within, clock, race.seconds, race.chance)
+    told = timed(row["mode"], runs, within, clock, race.seconds, race.chance)
     row["failed"] |= told.failed
     for name, values in told.samples.items():
         row["ms"][name] = summary(values, "ms")
@@ -191,7 +195,7 @@ def in_a_row(run: Run, clock: Any, least: int) -> int:
     return max(least, min(MOST_IN_A_ROW, int(BLOCK_MS / max(once, 1e-3))))
 
 
-def timed(runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, seconds: float, chance: random.Random,
+def timed(mode: str, runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, seconds: float, chance: random.Random,
           least: int = 1, alone: bool = False) -> Timed:
     """All of them in turn, in rounds of random order. least: passes in a row. alone: passes of an idle device are timed, too."""
     found = Timed({}, {name: [] for name in runs}, {name: [] for name in runs} if alone else {}, {}, {})
@@ -210,7 +214,7 @@ def timed(runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, seconds
                 with within[name]():
                     told[name] = one(name)
             except Exception as reason:
-                alive(clock)
+                alive(clock, "timed", name, mode)
                 raise PeerFailed(name, sentence(reason)) from reason
         for name, (returned, one_alone, _) in told.items():
             found.host[name].append(returned)
@@ -223,17 +227,6 @@ def timed(runs: dict[str, Run], within: dict[str, ways.Way], clock: Any, seconds
     found.samples = {name: [us / 1e3 for us in values] for name, values in outcome.samples.items()}
     found.failed = outcome.failed
     return found
-
-
-@contextlib.contextmanager
-def no_collection() -> Any:
-    """Python's collector runs before, not in the middle of one way's samples."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def subject_of(model: Any, images: Tensor) -> Subject:

@@ -21,6 +21,7 @@ class Tasks:
     """One process's part of a run. Raises row.Poisoned where another process must go on."""
 
     document: Any  #: the module that knows the form of `result`
+    leaves_out = False  #: whether rows() leaves out what left_out() names
 
     def __init__(self, result: dict[str, Any], path: pathlib.Path, clock: Any) -> None:
         self._result, self._path, self._clock = result, path, clock
@@ -28,6 +29,10 @@ class Tasks:
     def rows(self, task: Any) -> list[dict[str, Any]]:
         """What a task gives. May raise anything, which becomes the task's row."""
         raise NotImplementedError
+
+    def left_out(self, task: Any) -> dict[str, str]:
+        """{"NAME as MODE": why} of the ways with which earlier processes lost the device."""
+        return self._result.get("left_out", {}).get(str(task), {})
 
     def forget(self) -> None:
         """Lets go of what is kept for the next task: this one failed."""
@@ -66,22 +71,39 @@ class Tasks:
     def _do(self, task: Task) -> None:
         began = time.monotonic()
         try:
-            rows = self.rows(task)
+            rows = self._rows_or_why(task)
         except row.Poisoned as reason:
-            self._add(task, [self.document.failed(task, f"the device no longer answers: {reason}")])
-            self._result["at_work"] = None
-            self.document.write(self._result, self._path)
+            self._lost(task, reason)
             raise
-        except Exception as reason:
-            rows = [self.document.failed(task, sentence(reason))]
-            self.forget()
-            row.alive(self._clock)
         self._add(task, rows)
         self._clock.release()
         print(f"  {time.monotonic() - began:.1f} s", flush=True)
 
+    def _rows_or_why(self, task: Task) -> list[dict[str, Any]]:
+        """Of a task that fails a row with the reason. Raises row.Poisoned."""
+        try:
+            return self.rows(task)
+        except row.Poisoned:
+            raise
+        except Exception as reason:
+            self.forget()
+            row.alive(self._clock, sentence(reason))
+            return [self.document.failed(task, sentence(reason))]
+
+    def _lost(self, task: Task, poisoned: row.Poisoned) -> None:
+        """Another process measures the row without the way that was at work; too many of them cost the row."""
+        reason = f"the device no longer answers: {poisoned}"
+        if self.leaves_out and poisoned.way and self._result["tries"][str(task)] < MOST_TRIES:
+            self._result.setdefault("left_out", {}).setdefault(str(task), {})[poisoned.way] = reason
+            print(f"{task} {poisoned.way}: {reason}", flush=True)
+        else:
+            self._add(task, [self.document.failed(task, reason)])
+        self._result["at_work"] = None
+        self.document.write(self._result, self._path)
+
     def _add(self, task: Task, rows: list[dict[str, Any]]) -> None:
         self.document.add(self._result, task, rows)
         self._result["tries"].pop(str(task), None)
+        self._result.get("left_out", {}).pop(str(task), None)
         for each in rows:
             print(f"{task} {self.line(each)}", flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from models.row import no_collection
+from peers.engine import capture
 from torch import Tensor
 
 from .step import Step, Training
@@ -26,12 +26,7 @@ class Captures:
 
     def warm(self, step: Step) -> None:
         """Runs it on the stream that it will be captured on."""
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            for _ in range(WARM):
-                step()
-        torch.cuda.current_stream().wait_stream(self._stream)
-        torch.cuda.synchronize()
+        capture.warm(step, self._stream, WARM)
 
     def capture(self, step: Step) -> tuple[Any, Tensor]:
         """The graph, and where it writes the loss. The gradients are made inside, and are the parameters' until others are."""
@@ -39,29 +34,9 @@ class Captures:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
             # A pool may be captured into as long as some graph of it is there: this one always is.
-            self._anchor = self._captured(lambda: torch.zeros(1, device="cuda"))
+            self._anchor = capture.capture(lambda: torch.zeros(1, device="cuda"), self._stream, self._pool)
         try:
-            return self._captured(step)
+            return capture.capture(step, self._stream, self._pool)
         except BaseException:
             self._pool = None  # what state this one is in nobody knows
             raise
-
-    def _captured(self, run: Step) -> tuple[Any, Tensor]:
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
-        try:
-            # An older graph that Python's collector found in the middle would be destroyed there, which ends a capture.
-            with no_collection(), torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-                return graph, run()
-        except BaseException as reason:
-            torch.cuda.set_stream(stream)  # PyTorch leaves the capture's where its end fails too
-            _renew_chance()
-            if isinstance(reason.__context__, Exception):
-                raise reason.__context__ from None  # what broke it, of which the capture's end says nothing
-            raise
-
-
-def _renew_chance() -> None:
-    """PyTorch's generator of random numbers believes for good that it is inside of a capture that failed: it gets another state."""
-    fresh = torch.Generator("cuda")
-    fresh.manual_seed(0)
-    torch.cuda.default_generators[torch.cuda.current_device()].graphsafe_set_state(fresh.graphsafe_get_state())

@@ -50,7 +50,7 @@ def measure(name: str, count: int, device: str, clock: Any) -> dict[str, Any]:
             found = _losses(model, states, count, size, params, build)
         except Exception as reason:
             row["failed"][way] = sentence(reason)
-            alive(clock)
+            alive(clock, f"losses of {way}")
             continue
         row["last_loss"][way] = [round(value, 5) for value in found[:, -_LAST:].mean(1).tolist()]
         if way == _EXACT:

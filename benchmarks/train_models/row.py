@@ -7,7 +7,7 @@ import dataclasses
 import gc
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from models.interval import gain, summary
@@ -51,20 +51,23 @@ class Row:
         self._built: dict[str, Any] = {}  # build -> its step, or why there is none
         self._graphs: dict[str, Any] = {}  # build -> its graph, loss and memory, or why there is none
         self._peak: dict[str, float | None] = {}
+        self._doing = ""  # with the way that is prepared
         self._reference: tuple[float, float] | None = None
         self._says: dict[str, dict[str, Any]] = {"compile_s": {}, "loss": {}, "gradient_norm": {}, "replaced": {}}
 
-    def measure(self, ways: Sequence[Way]) -> list[dict[str, Any]]:
-        """A row for each mode, without its name."""
+    def measure(self, ways: Sequence[Way], left_out: Mapping[str, str]) -> list[dict[str, Any]]:
+        """A row for each mode, without its name. left_out: {"NAME as MODE": why}."""
         modes = ("called", "graph") if self._has_graphs else ("called",)
         rows = {mode: new_row(mode) for mode in modes}
         runs: dict[str, dict[str, Any]] = {mode: {} for mode in modes}
-        # Graphs first: what makes graphs of its own leaves accumulators of gradients behind, which belong to no capture.
+        # Graphs first, and timed before others are made: what makes graphs of its own leaves accumulators of gradients behind, which
+        # belong to no capture.
         for mode in reversed(modes):
             for way in ways:
-                if way.build(mode) is not None:
+                if why := left_out.get(f"{way.name} as {mode}"):
+                    rows[mode]["failed"][way.name] = why
+                elif way.build(mode) is not None:
                     self._prepare(way, mode, rows[mode], runs[mode])
-        for mode in modes:
             if runs[mode]:
                 self._time(rows[mode], runs[mode])
         told = {way.name for way in ways if way.whole}  # what a graph runs is what is called
@@ -86,7 +89,7 @@ class Row:
         return min(self._clock.passes(graph.replay, 2) for _ in range(3))
 
     def _prepare(self, way: Way, mode: str, row: dict[str, Any], runs: dict[str, Any]) -> None:
-        build = way.build(mode)
+        build, self._doing = way.build(mode), "prepared"
         try:
             if mode == "graph":
                 prepared = self._as_graph(build)
@@ -96,7 +99,7 @@ class Row:
                 prepared = self._called(build)
         except Exception as reason:
             row["failed"][way.name] = str(reason) if isinstance(reason, _Failed) else sentence(reason)
-            alive(self._clock)
+            alive(self._clock, self._doing, way.name, mode)
         else:
             runs[way.name] = prepared.run
             if prepared.peak_gb is not None:
@@ -145,11 +148,12 @@ class Row:
         return _Prepared(graph.replay, peak)
 
     def _capture(self, build: str) -> tuple[Any, Tensor, float | None]:
-        step = self._step(build)
+        step, self._doing = self._step(build), "captured"
         self._captures.warm(step)
         self._training.forget_gradients()
         memory, (graph, loss) = self._clock.peak(lambda: self._captures.capture(step))
         loss.fill_(float("nan"))  # what the replay does not write stays so
+        self._doing = "replayed"
 
         def replayed() -> Tensor:
             graph.replay()
@@ -202,7 +206,7 @@ class Row:
 
     def _time(self, row: dict[str, Any], runs: dict[str, Any]) -> None:
         within = dict.fromkeys(runs, contextlib.nullcontext)
-        told = timed(runs, within, self._clock, self._seconds, self._chance, LEAST_IN_A_ROW, alone=True)
+        told = timed(row["mode"], runs, within, self._clock, self._seconds, self._chance, LEAST_IN_A_ROW, alone=True)
         row["failed"] |= told.failed
         for name, values in told.samples.items():
             found = summary(values, "ms")

@@ -44,5 +44,5 @@ def fastest(milliseconds: Callable[[], float], clock: Any) -> dict[str, Any]:
                 ms[name] = round(milliseconds(), 4)
         except Exception as reason:
             failed[name] = sentence(reason)
-            alive(clock)
+            alive(clock, f"eager, attention by {name}")
     return {"order": min(ms, key=ms.__getitem__) if ms else None, "ms": ms, "failed": failed}

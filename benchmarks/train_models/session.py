@@ -28,6 +28,7 @@ class Session(Tasks):
     """Of training."""
 
     document = document
+    leaves_out = True
 
     def __init__(self, result: dict[str, Any], path: pathlib.Path, device: str, clock: Any, ceilings: Ceilings | None,
                  after_compiling: Callable[[], Any]) -> None:  # fmt: skip
@@ -50,7 +51,7 @@ class Session(Tasks):
         row = Row(training, self._clock, MOST_SECONDS, self._chance)
         chosen = sdpa.fastest(row.eager_ms, self._clock) if self._device == "cuda" else {"order": None}
         with sdpa.preferring(chosen["order"]):
-            found = row.measure(ways_of(task.kind == "searched"))
+            found = row.measure(ways_of(task.kind == "searched"), self.left_out(task))
             more = {"sdpa": chosen} | self._floors(training)
         return [each | more for each in found]
 
@@ -61,7 +62,7 @@ class Session(Tasks):
         try:
             return {"floor_us": floor_us(training.step(training.model), self._ceilings)}
         except Exception as reason:
-            alive(self._clock)
+            alive(self._clock, "floors")
             return {"floor_failed": sentence(reason)}
 
     def line(self, found: dict[str, Any]) -> str:

@@ -156,8 +156,9 @@ class RowTest(unittest.TestCase):
     def test_a_lost_device_is_told_apart(self):
         self.answers["cudnn"] = RuntimeError("illegal")
         self.clock.lost = True
-        with self.assertRaises(row.Poisoned):
+        with self.assertRaisesRegex(row.Poisoned, "^cudnn as [a-z]+, prepared: RuntimeError: CUDA error") as found:
             self.measure()
+        self.assertRegex(found.exception.way, "^cudnn as [a-z]+$")
 
     def test_without_a_yardstick_nothing_is_judged(self):
         self.answers["torch"] = -self.wanted

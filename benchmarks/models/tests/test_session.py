@@ -160,6 +160,16 @@ class SessionTest(unittest.TestCase):
         self.assertTrue(document.done(found, ROWS[0]))
         self.assertIsNone(found["at_work"])
 
+    def test_a_lost_device_that_a_task_did_not_look_for_is_noted_with_its_reason(self):
+        lost = mock.patch.object(CpuClock, "synchronize", side_effect=RuntimeError("illegal access"))
+        broken = mock.patch.object(row, "measure", side_effect=RuntimeError("no answer"))
+        with lost, broken, self.assertRaises(row.Poisoned):
+            self.run_tasks(ROWS)
+        found = document.read(self.path)
+        self.assertEqual(found["rows"][0]["failed"][""],
+                         "the device no longer answers: RuntimeError: no answer: RuntimeError: illegal access")  # fmt: skip
+        self.assertIsNone(found["at_work"])
+
     def main(self, *words):
         words = ["--worker", "--device=cpu", f"--json={self.path}", "--models=one:1", *words]
         self.out = io.StringIO()

@@ -1,7 +1,7 @@
 # benchmarks/peers/attention_backward/torch_peers.py -- PyTorch's gradients of attention by backend, and FlexAttention's.
 # SPDX-License-Identifier: Apache-2.0
-"""Forward runs once for each stream, outside what is timed; a call is autograd's walk back to q, k, v and a bias, which PyTorch lets run
-on the stream of the forward pass: a capture must be of that one."""
+"""Forward runs once for each stream, outside what is timed; a call is autograd's walk back to q, k, v and a bias. PyTorch lets it run on
+the stream of the forward pass, and has that of the leaves' first one wait: a capture must be of the only stream that its leaves know."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .problem import Problem
 
 
 def _leaves(problem: Problem, t: Operands) -> tuple[ForwardOperands, list[torch.Tensor]]:
-    """Forward's operands as leaves of autograd's graph, and those whose gradients are asked for."""
+    """Forward's operands as new leaves of autograd's graph, in the same memory, and those whose gradients are asked for."""
     given = t.forward
     q, k, v = (x.detach().requires_grad_() for x in (given.q, given.k, given.v))
     mask, wide, wanted = given.mask, given.wide_mask, [q, k, v]
@@ -39,16 +39,18 @@ def _stream() -> Any:
     return torch.cuda.current_stream() if torch.cuda.is_available() else None
 
 
-def _backward(forward: Callable[[], torch.Tensor], wanted: list[torch.Tensor], dout: torch.Tensor) -> Call:
+def _backward(forward: Callable[[ForwardOperands], torch.Tensor], problem: Problem, t: Operands) -> Call:
     """Raises Refused where a gradient does not come."""
-    outs: dict[Any, torch.Tensor] = {}
+    passes: dict[Any, tuple[torch.Tensor, list[torch.Tensor]]] = {}
 
     def run() -> Any:
         stream = _stream()
-        if stream not in outs:
+        if stream not in passes:
             with torch.enable_grad():  # sessions measure without
-                outs[stream] = forward()
-        return torch.autograd.grad(outs[stream], wanted, dout, retain_graph=True)
+                leaves, wanted = _leaves(problem, t)
+                passes[stream] = forward(leaves), wanted
+        out, wanted = passes[stream]
+        return torch.autograd.grad(out, wanted, t.dout, retain_graph=True)
 
     try:
         run()
@@ -69,12 +71,14 @@ class Sdpa:
 
     def prepare(self, problem: Problem, operands: Operands) -> Call:
         """Runs both passes. Raises Refused with PyTorch's words."""
-        t, wanted = _leaves(problem, operands)
-        forward = self._forward.make(problem.forward, t)
-        with warnings.catch_warnings(record=True) as found, forward.within():
+
+        def forward(t: ForwardOperands) -> torch.Tensor:
+            return self._forward.make(problem.forward, t).run()
+
+        with warnings.catch_warnings(record=True) as found, sdpa_kernel([self._backend]):
             warnings.simplefilter("always")
             try:
-                call = _backward(forward.run, wanted, operands.dout)
+                call = _backward(forward, problem, operands)
             except RuntimeError as error:
                 if not is_refusal(error):
                     raise
@@ -91,14 +95,16 @@ class Flex:
         """Compiles both passes. The compiler's own refusals (NotImplementedError) become Refused."""
         from torch.nn.attention.flex_attention import flex_attention
 
-        t, wanted = _leaves(problem, operands)
-        if problem.desc.causal and t.mask is not None:
+        if problem.desc.causal and operands.forward.mask is not None:
             raise Refused("PyTorch takes a mask or causal, not both")
-        keywords = forward_peers.flex_keywords(problem.forward, t)
         torch._dynamo.reset()  # else the tenth problem is one recompilation too many
         compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False, fullgraph=True)
+
+        def forward(t: ForwardOperands) -> torch.Tensor:
+            return compiled(t.q, t.k, t.v, **forward_peers.flex_keywords(problem.forward, t))
+
         try:
-            return _backward(lambda: compiled(t.q, t.k, t.v, **keywords), wanted, operands.dout)
+            return _backward(forward, problem, operands)
         except Exception as error:
             if "NYI" in str(error) or "NotImplementedError" in str(error):
                 raise Refused(f"FlexAttention: {str(error).splitlines()[0]}") from None

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .capture import capture, warm
 from .peer import Call, sentence
 from .rounds import PeerFailed
 
@@ -92,16 +93,15 @@ class DeviceTimer:
         """Captures as many calls as fill about 2 ms, 1 to 100, over one set of buffers."""
         repeats = max(1, min(100, int(2000 / max(cold_us, 1.0))))
         side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), call.within():
-            call.run()  # workspaces of this stream are made outside of the capture
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        # Compilers' threads may talk to CUDA meanwhile: only this thread's mistakes count.
-        with call.within(), torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+
+        def calls() -> None:
             for _ in range(repeats):
                 call.run()
+
+        with call.within():
+            warm(call.run, side, 1)
+            # Compilers' threads may talk to CUDA meanwhile: only this thread's mistakes count.
+            graph, _ = capture(calls, side, error_mode="thread_local")
         torch.cuda.synchronize()
         self._graphs[name] = (graph, repeats)
 

@@ -4,7 +4,7 @@ import json
 import unittest
 from unittest import mock
 
-from .support import needs_library, needs_torch, torch
+from .support import HAS_GPU, needs_library, needs_torch, torch
 
 from peers.engine.peer import Refused
 from peers.engine.problems import BadProblem, collect
@@ -109,6 +109,41 @@ class PeersTest(unittest.TestCase):
                 for name, error in BACKWARD.reference(problem, t).errors(output).items():
                     self.assertLess(error.relative, 0.03, name)
 
+    def test_each_stream_has_a_forward_pass_and_leaves_of_its_own(self):
+        """Accumulators of gradients belong to the stream of the first pass, which a capture of another one may not wait for."""
+        streams, wanted, grad = ["default"], [], torch.autograd.grad
+
+        def noted(out, leaves, *more, **keywords):
+            wanted.append((out, *leaves))
+            return grad(out, leaves, *more, **keywords)
+
+        eager = torch_peers.torch_peers()[-1]
+        for text in TEXTS:
+            problem, t = operands_of(text)
+            wanted.clear()
+            with (
+                self.subTest(text),
+                mock.patch.object(torch_peers, "_stream", lambda: streams[-1]),
+                mock.patch.object(torch.autograd, "grad", noted),
+                torch.no_grad(),
+            ):
+                call = eager.prepare(problem, t)
+                streams.append("side")
+                outputs = call.run(), call.run()
+                streams.pop()
+                call.run()
+            default, side, again, back = wanted
+            for one, other in zip(default[1:], side[1:]):
+                self.assertIsNot(one, other)
+                self.assertTrue(one.is_leaf and other.is_leaf)
+                self.assertEqual(one.data_ptr(), other.data_ptr())
+            self.assertIsNot(default[0], side[0])
+            self.assertEqual([id(x) for x in side], [id(x) for x in again])
+            self.assertEqual([id(x) for x in default], [id(x) for x in back])
+            for output in outputs:
+                for name, error in BACKWARD.reference(problem, t).errors(output).items():
+                    self.assertLess(error.relative, 0.03, name)
+
     def test_a_backend_without_a_gradient_of_the_bias_refuses(self):
         problem, t = operands_of(TEXTS[1])
         eager = torch_peers.torch_peers()[-1]
@@ -131,6 +166,23 @@ class PeersTest(unittest.TestCase):
         problem, t = operands_of(TEXTS[1])
         self.assertEqual(len(_outputs(problem, t, ("dq", "dk", "dv", "dbias"))), 4)
         self.assertIs(_inputs(t)["bias"], t.forward.mask)
+
+
+@needs_library
+@needs_torch
+@unittest.skipUnless(HAS_GPU, "no CUDA device")
+class CaptureTest(unittest.TestCase):
+    def test_gradients_by_pytorchs_backends_are_captured_after_they_ran_on_the_default_stream(self):
+        from peers.engine.timing import DeviceTimer
+
+        problem, timer, calls = problem_of("attention_backward bf16 b=2 h=4 n=64 d=64"), DeviceTimer(), {}
+        t = BACKWARD.operands(problem)
+        with torch.no_grad():  # as a session
+            for peer in torch_peers.torch_peers():
+                if isinstance(peer, torch_peers.Sdpa):
+                    calls[peer.name] = peer.prepare(problem, t)
+                    timer.capture(peer.name, calls[peer.name], 1000.0)
+            self.assertEqual(set(timer.warm_round(list(calls), calls)), {"cudnn", "flash", "effic", "eager"})
 
 
 if __name__ == "__main__":

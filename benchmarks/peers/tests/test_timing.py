@@ -36,7 +36,7 @@ class Cuda:
                 outer.trace.append(f"replay {self.calls}")
 
         @contextlib.contextmanager
-        def graph(made, stream, capture_error_mode):
+        def graph(made, pool, stream, capture_error_mode):
             self.captured_on = stream
             before = len(outer.trace)
             yield
@@ -75,6 +75,10 @@ class TimerTest(unittest.TestCase):
             patch = mock.patch(target, value)
             patch.start()
             self.addCleanup(patch.stop)
+        self.clear = mock.Mock()
+        patch = mock.patch.object(torch._C, "_cuda_clearCublasWorkspaces", self.clear, create=True)
+        patch.start()
+        self.addCleanup(patch.stop)
         patch = mock.patch("peers.engine.timing.torch.sum", lambda *a, **k: self.cuda.trace.append("read"))
         patch.start()
         self.addCleanup(patch.stop)
@@ -132,6 +136,11 @@ class TimerTest(unittest.TestCase):
         self.timer.capture("a", Call(lambda: streams.append(self.cuda.current_stream())), 5000.0)
         self.assertIs(streams[0], self.cuda.captured_on)
         self.assertIsNot(streams[0], self.cuda.current_stream())
+
+    def test_a_graph_owns_its_workspaces(self):
+        cleared = []
+        self.timer.capture("a", Call(lambda: cleared.append(self.clear.call_count)), 1000.0)
+        self.assertEqual((cleared, self.clear.call_count), ([0, 1, 1], 2))  # once outside of the capture
 
     def test_a_call_that_fails_is_named(self):
         def fail():

@@ -88,9 +88,9 @@ class RowTest(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def measure(self, searched=False, clock=None):
+    def measure(self, searched=False, clock=None, left_out={}):
         found = row.Row(self.training, clock or self.clock, 0.0, random.Random(1))
-        return {each["mode"]: each for each in found.measure(ways.ways_of(searched))}
+        return {each["mode"]: each for each in found.measure(ways.ways_of(searched), left_out)}
 
     def test_every_way_has_its_figures_in_its_modes(self):
         found = self.measure(searched=True)
@@ -114,12 +114,12 @@ class RowTest(unittest.TestCase):
         runs = {name: (lambda name=name: name) for name in ms}
         clock.passes = lambda run, count: asked[run()].append(count) or ms[run()]
         with mock.patch.object(models_row, "BLOCK_MS", 40.0):
-            found = models_row.timed(runs, dict.fromkeys(runs, contextlib.nullcontext), clock, 0.0, random.Random(1), row.LEAST_IN_A_ROW, True)
+            found = models_row.timed("called", runs, dict.fromkeys(runs, contextlib.nullcontext), clock, 0.0, random.Random(1), row.LEAST_IN_A_ROW, True)
         self.assertEqual(found.in_a_row, {"eager": 4, "compile_default": 5, "vitune_train_step": 10, "compile_step_graph": 100})
         for name, count in found.in_a_row.items():
             self.assertEqual(asked[name][-2:], [1, count])  # alone, on an idle device, and in a row
             self.assertEqual((set(found.alone[name]), len(found.alone[name])), ({ms[name]}, len(found.samples[name])))
-        self.assertEqual(models_row.timed(runs, dict.fromkeys(runs, contextlib.nullcontext), clock, 0.0, random.Random(1)).alone, {})
+        self.assertEqual(models_row.timed("called", runs, dict.fromkeys(runs, contextlib.nullcontext), clock, 0.0, random.Random(1)).alone, {})
 
     def test_a_build_is_made_and_captured_once_for_all_that_use_it(self):
         made = []
@@ -176,14 +176,58 @@ class RowTest(unittest.TestCase):
         self.assertIn("wrong loss: nan", found["graph"]["failed"]["compile_default"])
         self.assertEqual(found["graph"]["ms"], {})
 
-    def test_a_lost_device_ends_the_row(self):
-        def loses(training):
-            self.clock.lost = True
-            raise RuntimeError("CUDA error")
+    def lose(self):
+        self.clock.lost = True
+        raise RuntimeError("CUDA error")
 
-        self.builds["reduce"] = loses
-        with self.assertRaises(models_row.Poisoned):
+    def expect_loss(self, way, doing):
+        with self.assertRaises(models_row.Poisoned) as found:
             self.measure()
+        self.assertEqual(str(found.exception), f"{way}, {doing}: RuntimeError: CUDA error: an illegal memory access")
+        self.assertEqual(found.exception.way, way)
+
+    def test_a_lost_device_ends_the_row_which_says_with_which_way_and_at_what(self):
+        self.builds["reduce"] = lambda training: self.lose()
+        self.expect_loss("compile_reduce as called", "prepared")
+
+    def test_a_capture_that_loses_the_device_says_so(self):
+        self.captures.warm = lambda captures, step: self.lose()
+        self.expect_loss("eager as graph", "captured")
+
+    def test_a_replay_that_loses_the_device_says_so(self):
+        def capture(captures, step):
+            graph, loss = _Captures.capture(captures, step)
+            if self.captures.made == 3:
+                graph.replay = self.lose
+            return graph, loss
+
+        self.captures.capture = capture
+        self.expect_loss("vitune_compile as graph", "replayed")
+
+    def test_a_way_that_loses_the_device_while_it_is_timed_says_so(self):
+        self.clock.host = lambda run: self.lose()
+        with self.assertRaisesRegex(models_row.Poisoned, "^[a-z_]+ as graph, timed: "):
+            self.measure()
+
+    def test_a_profile_that_loses_the_device_says_so(self):
+        self.clock.kernels = lambda run: self.lose()
+        with self.assertRaisesRegex(models_row.Poisoned, "^[a-z_]+ as graph, profiled: "):
+            self.measure()
+
+    def test_graphs_are_timed_before_what_is_called_is_prepared(self):
+        trace = []
+        self.clock.host = lambda run: trace.append("timed") or 0.5
+        self.builds["reduce"] = lambda training: trace.append("prepared") or (training.step(training.model), None)
+        self.measure()
+        self.assertIn("timed", trace[: trace.index("prepared")])
+
+    def test_a_way_that_is_left_out_of_a_mode_is_not_made_for_it_and_says_why(self):
+        made, build = [], self.builds["vitune_in_graph"]
+        self.builds["vitune_in_graph"] = lambda training: made.append(1) or build(training)
+        found = self.measure(left_out={"vitune_compile as graph": "the device no longer answers"})
+        self.assertEqual(found["graph"]["failed"], {"vitune_compile": "the device no longer answers"})
+        self.assertEqual((made, found["called"]["failed"]), ([], {}))
+        self.assertEqual((set(found["graph"]["ms"]), "vitune_compile" in found["called"]["ms"]), ({"eager", "compile_default"}, True))
 
     def expect_failure(self, words, build):
         self.builds["default"] = build

@@ -9,6 +9,7 @@ from unittest import mock
 
 from .support import needs, small
 
+from models.watch import POISONED
 from train_models import cli, document
 
 try:
@@ -45,11 +46,13 @@ class SessionTest(unittest.TestCase):
         model = small()
         return (model.bfloat16() if params == "bf16" else model), 4
 
-    def main(self, models, *words):
+    def start(self, models, *words):
         self.said = io.StringIO()
         with contextlib.redirect_stdout(self.said), contextlib.redirect_stderr(self.said):
-            status = cli.main(["--worker", "--device=cpu", f"--json={self.path}", f"--models={models}", *words])
-        self.assertEqual(status, 0, self.said.getvalue())
+            return cli.main(["--worker", "--device=cpu", f"--json={self.path}", f"--models={models}", *words])
+
+    def main(self, models, *words):
+        self.assertEqual(self.start(models, *words), 0, self.said.getvalue())
         return document.read(self.path)
 
     def test_every_row_is_in_the_document_with_its_name_and_fields(self):
@@ -84,6 +87,40 @@ class SessionTest(unittest.TestCase):
         found = self.main("one:1,two:1", "--resume")
         self.assertEqual(self.built, ["one amp", "two amp"])
         self.assertEqual((len(found["rows"]), found["unfinished"]), (2, []))
+
+    def processes(self, *names):
+        """Statuses of the processes that a watcher starts, until one ends by itself. Builds of these names lose the device, which the next
+        process has again."""
+        lost, statuses = [], []
+
+        def build(training):
+            lost.append(1)
+            raise RuntimeError("CUDA error")
+
+        def synchronize(clock):
+            if lost:
+                raise RuntimeError("CUDA error: unspecified launch failure")
+
+        with mock.patch.object(CpuClock, "synchronize", synchronize), mock.patch.dict(row.BUILDS, dict.fromkeys(names, build)):
+            while not statuses or statuses[-1] == POISONED:
+                lost.clear()
+                statuses.append(self.start("one:1,two:1", "--resume"))
+        return statuses, document.read(self.path)
+
+    def test_the_next_process_leaves_out_the_way_that_lost_the_device(self):
+        why = "the device no longer answers: {} as called, prepared: RuntimeError: CUDA error: unspecified launch failure"
+        statuses, found = self.processes("reduce", "vitune_step")
+        for each in found["rows"]:
+            self.assertEqual(each["failed"], {name: why.format(name) for name in ("compile_reduce", "vitune_train_step")})
+            self.assertEqual(set(each["ms"]), {"eager", "compile_default", "compile_step_graph", "vitune_compile"})
+        self.assertEqual((len(found["rows"]), statuses[:-1]), (2, [POISONED] * 4))
+        self.assertEqual((found["unfinished"], found["at_work"], found["tries"], found["left_out"]), ([], None, {}, {}))
+
+    def test_a_row_ends_where_too_many_ways_lose_the_device(self):
+        statuses, found = self.processes("reduce", "vitune_step", "vitune")
+        self.assertEqual(statuses, [POISONED] * 6 + [0])
+        self.assertEqual([each["ms"] for each in found["rows"]], [{}, {}])
+        self.assertIn("the device no longer answers: vitune_compile as called, prepared", found["rows"][0]["failed"][""])
 
     def test_processes_measure_shares_of_the_rows(self):
         found = self.main("one:1,two:1,three:1", "--shard=1/2")
