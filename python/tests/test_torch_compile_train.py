@@ -26,8 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from vitune._compile import backend
-from vitune._compile.graph import match
-from vitune._compile.patterns import linear_train
+from vitune._compile.patterns import linear_train, match
 from vitune._ops import attention as attention_ops, linear as linear_ops, training
 
 from .test_torch_compile import served_by_nearest, without_inductor
