@@ -5,6 +5,7 @@
 # if there is any; --add-licence writes the licence's line where it is missing. The rules are those of ARCHITECTURE.md; only the standard library is used.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
+import ast
 import pathlib
 import re
 import subprocess
@@ -290,6 +291,61 @@ def check_overview(root, path, text):
                 yield f"{path}:{line_of(text, line.start())}: there is no '{match.group(1)}'"
 
 
+# The Python package's rooms are its folders. The overview has a row for each: what it holds, and which of those above it imports.
+PYTHON = "python/vitune/"
+ROOM = re.compile(r"^\| `python/vitune/([\w/]*?)/?` \|[^|\n]*\|([^|\n]*)\|$", re.M)
+
+
+def rooms_of(text):
+    """Room -> the line of its row, and what it may import. The package's own files are the room ''."""
+    return {row.group(1): (line_of(text, row.start()), re.findall(r"`(\w[\w/]*)`", row.group(2))) for row in ROOM.finditer(text)}
+
+
+def imported_by(node, package):
+    """Of a node of Python's syntax: the places in the package that it imports, as lists of names. A late import is one too."""
+    if isinstance(node, ast.ImportFrom):
+        names = node.module.split(".") if node.module else []
+        if node.level:
+            names = [*package[:len(package) + 1 - node.level], *names]
+        elif names.pop(0) != "vitune":
+            return
+        yield from ([*names, alias.name] for alias in node.names)
+        return
+    called = node.func if isinstance(node, ast.Call) else None
+    if isinstance(called, (ast.Attribute, ast.Name)) and getattr(called, "attr", getattr(called, "id", "")) == "import_module":
+        given = [each.value for each in node.args[:1] if isinstance(each, ast.Constant)]
+    else:
+        given = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+    for name in given:
+        if name.startswith("."):
+            yield [*package, *name[1:].split(".")]
+        elif name.split(".")[0] == "vitune":
+            yield name.split(".")[1:]
+
+
+def check_rooms(root, overview):
+    """Imports of the Python package between rooms, beside the overview's table of them."""
+    listed, made = rooms_of(overview), set()
+    files = [path for path in files_of(root) if path.startswith(PYTHON) and path.endswith(".py")]
+    rooms = {"", *(path[len(PYTHON):].rpartition("/")[0] for path in files)}
+    for path in sorted(files):
+        room = path[len(PYTHON):].rpartition("/")[0]
+        if room not in listed:
+            yield f"{path}:1: ARCHITECTURE.md has no row for the room '{PYTHON}{room}'"
+            continue
+        for node in ast.walk(ast.parse((root / path).read_text(encoding="utf-8"))):
+            for names in imported_by(node, room.split("/") if room else []):
+                target = next("/".join(names[:end]) for end in range(len(names), -1, -1) if "/".join(names[:end]) in rooms)
+                made.add((room, target))
+                if target not in (room, *listed[room][1]):
+                    yield f"{path}:{node.lineno}: {room or 'vitune'} may not import '{'.'.join(names)}' (ARCHITECTURE.md: {', '.join(listed[room][1])})"
+    above = []
+    for room, (line, targets) in listed.items():
+        yield from (f"ARCHITECTURE.md:{line}: '{target}' is no room above" for target in targets if target not in above)
+        yield from (f"ARCHITECTURE.md:{line}: nothing there imports '{target}'" for target in targets if (room, target) not in made)
+        above.append(room)
+
+
 def check_mentions(root, path, text):
     for match in MENTION.finditer(text):
         name = match.group(1).rstrip("/")
@@ -336,7 +392,16 @@ def check_tree(root):
             violations.extend(check_mentions(root, path, text))
             if path == "ARCHITECTURE.md":
                 violations.extend(check_overview(root, path, text))
+                violations.extend(check_rooms(root, text))
     return violations
+
+
+ROOMS_FOR_SELF_TEST = """| room | holds | imports |
+| `python/vitune/_low/` | | nothing |
+| `python/vitune/_high/under/` | | `_low` |
+| `python/vitune/_high/` | | `_low`, `_high/under`, `_high/above` |
+| `python/vitune/` | | `_high`, `_low` |
+"""
 
 
 def self_test():
@@ -384,6 +449,10 @@ def self_test():
         "templates/linear/word.cuh": "constexpr int kSpareRows = 8;\n",
         "templates/linear/lone_copier.cuh": "void copy();\n",
         "generator/linear/word.h": "int turns_of(int wave);\n",
+        "python/vitune/_low/up.py": "def f():\n    from .._high import top\n",
+        "python/vitune/_low/face.py": "import vitune.torch\n",
+        "python/vitune/_high/under/late.py": "importlib.import_module('vitune._high.top')\n",
+        "python/vitune/_lost/room.py": "import os\n",
     }
     clean = {
         "templates/linear/type.cuh": "template <class T>\nstruct A {\n" + "  int b;\n" * (MAX_KERNEL_LINES + 1) + "};\n",
@@ -411,6 +480,11 @@ def self_test():
         "cli/good.cpp": 'std::string x = formatted("{}", fmt::join(y, " "));\n',
         "templates/primitives/mma.cuh": 'void f() { asm volatile("nop;"); }\n',
         "tests/db/own_test.cpp": 'auto a = folder + "/absent"; auto b = folder / "nowhere";  // not /tmp\n',
+        "python/vitune/__init__.py": "importlib.import_module('._high.top', __name__)\n",
+        "python/vitune/torch.py": "import torch\nfrom torch import nn\n",
+        "python/vitune/_low/base.py": "from . import other\n",
+        "python/vitune/_high/top.py": "from .._low.base import name\nfrom .under import low\n",
+        "python/vitune/_high/under/low.py": "from vitune._low import base\n",
         "tests/db/good_test.cpp": 'const char* hostile = "CREATE TABLE x(a)";\n',
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -422,10 +496,12 @@ def self_test():
         (root / "core/unlicensed.h").write_text(f"// core/unlicensed.h -- A planted file.\n\n// {LICENCE}\n")
         (root / "stale.md").write_text("See `core/gone.cpp`.\n")
         (root / "true.md").write_text("See `core/good.cpp`, core/good, db/schema/ and core/*.h; not other/core/x.\n")
-        (root / "ARCHITECTURE.md").write_text("`good.cpp`, `gone.cpp`\n\n    core/good -> brief\n    core/good -> lost\n")
+        (root / "ARCHITECTURE.md").write_text("`good.cpp`, `gone.cpp`\n\n    core/good -> brief\n    core/good -> lost\n" + ROOMS_FOR_SELF_TEST)
         found = check_tree(root)
     failures = [f"ARCHITECTURE.md:{line}: '{name}' was not missed" for line, name in ((1, "gone.cpp"), (4, "lost"))
                 if f"ARCHITECTURE.md:{line}: there is no '{name}'" not in found]
+    failures += [f"'{wanted}' was not said" for wanted in ("ARCHITECTURE.md:8: '_high/above' is no room above",
+                                                           "ARCHITECTURE.md:9: nothing there imports '_low'") if wanted not in found]
     failures += [f"{path}: its violation was not found" for path in [*planted, "core/nameless.h", "core/unlicensed.h", "stale.md"]
                 if not any(line.startswith(path + ":") for line in found)]
     failures += [f"clean file blamed: {line}" for line in found

@@ -32,13 +32,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 import vitune  # noqa: E402
-from vitune._compile import backend  # noqa: E402
-from vitune._compile.graph import folded_parameters, match as match_module, tree  # noqa: E402
-from vitune._compile.patterns import linear as linear_pattern  # noqa: E402
+from vitune._compile import backend, folded_parameters  # noqa: E402
+from vitune._compile.patterns import linear as linear_pattern, match as match_module, tree  # noqa: E402
+from vitune._compile.patterns.benchmark import Times  # noqa: E402
 from vitune._dropin import layer_norm as dropin_layer_norm  # noqa: E402
 from vitune._export.forward_graph import ForwardGraph  # noqa: E402
 from vitune._ops import attention as attention_ops, linear as linear_ops, norm as norm_ops  # noqa: E402
-from vitune._compile.graph.benchmark import Times  # noqa: E402
 
 F = torch.nn.functional
 SCHEMA = 2  # of the file

@@ -73,7 +73,7 @@ def row(text):
             graphs[way] = captured(compiled, images)
             if way == "prepared":
                 report = vitune.report(compiled)
-                from vitune._compile.graph import renewal as renewal_module
+                from vitune._compile.patterns import renewal as renewal_module
                 with mock.patch.object(renewal_module.Renewal, "beside", lambda self: contextlib.nullcontext()):
                     graphs["without_check"] = captured(compiled, images)
         times = measured({name: graphs[name] for name in ("without_check", "prepared", "not_prepared")})

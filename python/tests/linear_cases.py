@@ -18,8 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitune._compile import backend
-from vitune._compile.graph import benchmark, subgraph
-from vitune._compile.patterns import linear as linear_pattern
+from vitune._compile.patterns import benchmark, linear as linear_pattern, subgraph
 from vitune._ops import linear as linear_ops, linear_moments as moments_ops
 
 from .test_torch_linear import launch_staged

@@ -141,7 +141,7 @@ class CommandTest(InFolder):
             self.assertRegex(said, rf"(ok|warn) +{check}: ")
 
     def test_doctor_tells_another_cublaslt_and_a_missing_nvrtc(self):
-        from vitune._runtime import doctor
+        from vitune import _doctor as doctor
 
         cases = [  # installed, PyTorch's CUDA, {check: (verdict, words)}
             ({"nvidia-cublas": "13.1.0.3", "nvidia-cuda-nvrtc": "13.0.88"}, "13.0",

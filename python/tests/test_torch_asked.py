@@ -26,7 +26,7 @@ if torch is not None and timm is not None:
 
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    from vitune._compile.graph import match as match_module
+    from vitune._compile.patterns import match as match_module
     from vitune._ops import attention as attention_ops
     from vitune._runtime import command as _command
 

@@ -14,7 +14,7 @@ if torch is None:
 import torch.nn.functional as F
 from torch import nn
 
-from vitune._compile.graph import benchmark
+from vitune._compile.patterns import benchmark
 from vitune._ops import attention_dropout as dropout, attention_training as training
 from vitune._ops.order import ROWS
 

@@ -17,8 +17,7 @@ if torch is not None:
     from torch._dynamo.utils import counters
 
     from vitune._compile import backend
-    from vitune._compile.graph import dead_rows
-    from vitune._compile.patterns import attention as attention_pattern, linear_pair as linear_pair_pattern
+    from vitune._compile.patterns import attention as attention_pattern, dead_rows, every, linear_pair as linear_pair_pattern
     from vitune._ops import attention as attention_ops, group_norm as group_norm_ops, norm as norm_ops, repeating_mask
 
     from .test_torch_norm import launch_groups_staged
@@ -26,7 +25,7 @@ if torch is not None:
     from .torch_cases import packed
 
     #: Layers one by one: pairs of them have tests of their own.
-    ONE_BY_ONE = tuple(each for each in backend.PATTERNS if each is not linear_pair_pattern.linear_pair)
+    ONE_BY_ONE = tuple(each for each in every.PATTERNS if each is not linear_pair_pattern.linear_pair)
 
 try:
     import timm
@@ -73,7 +72,7 @@ class CompileCase(TorchTest):
         for module, name, value in (
                 (attention_ops, "context_of", lambda device: self.context), (norm_ops, "launch", launch_norm_staged),
                 (group_norm_ops, "launch", launch_groups_staged), (backend, "compile_fx", without_inductor),
-                (backend, "PATTERNS", ONE_BY_ONE),
+                (every, "PATTERNS", ONE_BY_ONE),
                 (dead_rows, "leave_out", dead_rows.leave_out if self.leaves_rows_out else lambda module: None)):
             patch = mock.patch.object(module, name, value)
             patch.start()

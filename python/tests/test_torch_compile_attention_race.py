@@ -11,8 +11,7 @@ if torch is not None:
     import torch.nn.functional as F
 
     from vitune._compile import backend
-    from vitune._compile.graph import benchmark
-    from vitune._compile.patterns import attention as attention_pattern
+    from vitune._compile.patterns import attention as attention_pattern, benchmark
 
     from .torch_cases import packed
 

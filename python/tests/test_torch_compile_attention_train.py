@@ -17,8 +17,8 @@ if OPERATORS:
 import torch.nn.functional as F
 from torch import nn
 
-from vitune._compile.graph import benchmark, checkpoints
-from vitune._compile.patterns import attention_train
+from vitune._compile import checkpoints
+from vitune._compile.patterns import attention_train, benchmark, every
 from vitune._ops import attention as attention_ops, attention_training as training
 
 from . import test_torch_compile_train as linear_case, test_torch_compile_train_race as race_case, torch_staged
@@ -325,7 +325,7 @@ class RaceTest(AttentionCase, race_case.RaceCase):
 
     @unittest.skipIf(timm is None, "timm is not installed")
     def test_calls_of_one_kind_are_raced_once_and_windows_are_summed_on_pytorchs_side(self):
-        with mock.patch.object(race_case.backend, "PATTERNS", (attention_train.attention_train,)):
+        with mock.patch.object(every, "PATTERNS", (attention_train.attention_train,)):
             report = self.report(vit(), torch.randn(2, 3, 32, 32))
             self.assertEqual((sum(call.replaced for call in report.calls), len(self.raced)), (2, 1))
             report = self.report(swin(), torch.randn(2, 3, 56, 56))
@@ -334,7 +334,7 @@ class RaceTest(AttentionCase, race_case.RaceCase):
 
     def test_what_is_slower_wrong_or_cannot_be_timed_stays(self):
         self.lost, self.outcome = {1}, "default"
-        with mock.patch.object(race_case.backend, "PATTERNS", (attention_train.attention_train,)):
+        with mock.patch.object(every, "PATTERNS", (attention_train.attention_train,)):
             report = self.report(Attends(plain), x_of())
             self.assertIn("Inductor's was faster when both were timed here, with kernels that were never tuned", report.calls[0].reason)
             self.assertEqual(len(report.untuned), 2)

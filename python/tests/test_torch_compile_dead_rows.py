@@ -15,8 +15,8 @@ if torch is None:
 import torch.nn.functional as F
 from torch import fx, nn
 
-from vitune._compile.graph import dead_rows
-from vitune._compile.graph.tree import is_op
+from vitune._compile.patterns import dead_rows
+from vitune._compile.patterns.tree import is_op
 
 try:
     import timm

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitune._compile.patterns import attention as attention_pattern
-from vitune._compile.graph.mutations import storages_of, storages_written_by
+from vitune._compile.patterns.mutations import storages_of, storages_written_by
 
 from .test_torch_compile import CompileCase, served_by_nearest, without_inductor
 from .test_torch_compile_windows import Block, CompileWindowsCase

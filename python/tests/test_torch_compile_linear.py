@@ -15,8 +15,7 @@ from torch import nn
 from torch._dynamo.utils import counters
 
 from vitune._compile import backend
-from vitune._compile.graph import layouts, match as match_module
-from vitune._compile.patterns import linear as linear_pattern
+from vitune._compile.patterns import layouts, linear as linear_pattern, match as match_module
 from vitune._ops import attention as attention_ops, linear as linear_ops
 
 try:

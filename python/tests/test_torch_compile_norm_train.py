@@ -16,8 +16,8 @@ if OPERATORS:
 import torch.nn.functional as F
 from torch import nn
 
-from vitune._compile.graph import checkpoints
-from vitune._compile.graph.match import value_of
+from vitune._compile import checkpoints
+from vitune._compile.patterns.match import value_of
 
 from . import test_torch_compile_train as linear_case
 from .test_torch_compile_train import Checkpointed, Inside, OPS, autocast, step, timm, vit

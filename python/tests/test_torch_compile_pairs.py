@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitune._compile import backend
-from vitune._compile.graph import benchmark, subgraph
-from vitune._compile.patterns import linear as linear_pattern
+from vitune._compile.patterns import benchmark, every, linear as linear_pattern, subgraph
 from vitune._ops import attention as attention_ops, linear as linear_ops
 
 try:
@@ -24,13 +23,13 @@ try:
 except ImportError:
     timm = None
 
-OPERATORS = backend.PATTERNS
+OPERATORS = every.PATTERNS
 PAIR = "linear and residual; layer_norm, linear and gelu"
 ONE_BY_ONE = ["linear and residual", "layer_norm, linear and gelu"]
 
 
 def with_pairs(case):
-    patch = mock.patch.object(backend, "PATTERNS", OPERATORS)
+    patch = mock.patch.object(every, "PATTERNS", OPERATORS)
     patch.start()
     case.addCleanup(patch.stop)
 

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from vitune._compile import backend
-from vitune._compile.graph import benchmark, distinct, subgraph
-from vitune._compile.graph.tree import Either, Steps, Tree, arguments_of, is_quiet, operation_of
+from vitune._compile.patterns import benchmark, distinct, every, subgraph
+from vitune._compile.patterns.tree import Either, Steps, Tree, arguments_of, is_quiet, operation_of
 from vitune._ops import attention as attention_ops
 
 try:
@@ -263,9 +263,9 @@ class OwnPatternTest(CompileCase):
             self.assertIn(reason, call.reason)
 
     def test_a_name_that_is_taken_is_refused(self):
-        class Again(type(backend.PATTERNS[0])):
+        class Again(type(every.PATTERNS[0])):
             name = "linear"
-        for pattern in (Again, Again(), backend.PATTERNS[0]):
+        for pattern in (Again, Again(), every.PATTERNS[0]):
             with self.assertRaisesRegex(vitune.InvalidArgument, "choose another"):
                 vitune.patterns.register(pattern)
 

@@ -11,7 +11,7 @@ from .support import ROOT, needs_torch
 
 PROGRAM = """
 import torch
-from vitune._compile.graph import forms; from vitune._compile.graph import renewal as renewal_module
+from vitune._compile.patterns import forms; from vitune._compile.patterns import renewal as renewal_module
 
 
 def form_of(rows, columns, rms=False, bias=True, norm_bias=True, norm_weight=True):

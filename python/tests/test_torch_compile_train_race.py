@@ -15,8 +15,7 @@ from .test_torch_compile import without_inductor
 from .test_torch_compile_train import OPS, Mlp, TrainCase, autocast, step, timm, vit
 
 from vitune._compile import backend
-from vitune._compile.graph import benchmark, subgraph
-from vitune._compile.patterns import linear_train
+from vitune._compile.patterns import benchmark, linear_train, subgraph
 from vitune._ops import attention as attention_ops, norm_training, training
 
 

@@ -14,8 +14,7 @@ from .support import torch
 
 from torch import nn
 
-from vitune._compile import backend
-from vitune._compile.graph import folded_parameters, watch
+from vitune._compile import backend, folded_parameters, watch
 
 
 class ChangedWeightsTest(LinearCase):

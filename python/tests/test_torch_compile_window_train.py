@@ -16,9 +16,10 @@ if OPERATORS:
 
 from torch import nn
 
-from vitune._compile.graph import benchmark, checkpoints
-from vitune._compile.graph.match import value_of, wants_gradient
-from vitune._compile.graph.tree import is_op
+from vitune._compile import checkpoints
+from vitune._compile.patterns import benchmark, every
+from vitune._compile.patterns.match import value_of, wants_gradient
+from vitune._compile.patterns.tree import is_op
 from vitune._compile.patterns import windows_train
 from vitune._ops import attention as attention_ops, window_attention as window_attention_ops, window_attention_training as training
 
@@ -336,7 +337,7 @@ class RaceTest(WindowsCase, race_case.RaceCase):
     def setUp(self):
         super().setUp()
         for module, name, value in ((training, "_answer", lambda x, ours, torchs: torchs()),
-                                    (race_case.backend, "PATTERNS", (windows_train.windows_train,))):
+                                    (every, "PATTERNS", (windows_train.windows_train,))):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)

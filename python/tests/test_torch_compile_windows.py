@@ -18,8 +18,7 @@ if torch is not None:
     from torch._dynamo.backends.debugging import aot_eager
 
     from vitune._compile import backend
-    from vitune._compile.graph import benchmark
-    from vitune._compile.patterns import attention as attention_pattern, linear as linear_pattern, windows as windows_pattern
+    from vitune._compile.patterns import attention as attention_pattern, benchmark, every, layouts, linear as linear_pattern, windows as windows_pattern
     from vitune._ops import (attention as attention_ops, linear as linear_ops, repeating_mask,
                              window_attention as window_attention_ops)
     from vitune._runtime import command as _command
@@ -110,7 +109,7 @@ class CompileWindowsCase(TorchTest):
         for module, name, value in (
                 (attention_ops, "context_of", lambda device: self.context), (window_attention_ops, "launch", launch_windows_staged),
                 (windows_pattern, "selected", served_by_nearest), (backend, "compile_fx", self.without_inductor),
-                (backend, "PATTERNS", ONE_BY_ONE)):
+                (every, "PATTERNS", ONE_BY_ONE)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -402,14 +401,14 @@ class LayersAroundWindowsTest(LayersCase):
 
     def test_layers_that_cannot_be_traced_leave_windows_in_place(self):
         x = torch.randn(2, 4, 6, 32, dtype=torch.bfloat16)
-        check = backend.Layouts.check
+        check = layouts.Layouts.check
 
         def second_fails(layouts, ours):
             check(layouts, ours)
             if any(node.target is torch.ops.vitune.linear_or_torch.default for node in ours):
                 raise RuntimeError("of the test")
         model = Encoder().eval().bfloat16()
-        with torch.inference_mode(), mock.patch.object(backend.Layouts, "check", second_fails):
+        with torch.inference_mode(), mock.patch.object(layouts.Layouts, "check", second_fails):
             compiled = vitune.compile(model, fullgraph=True, replace=["window_attention", "linear"])
             got = compiled(x)
             self.assertLess((got.float() - model(x).float()).abs().max().item(), 0.1)

@@ -11,8 +11,7 @@ from .test_torch_gpu import needs_gpu
 
 from torch import nn
 
-from vitune._compile import backend
-from vitune._compile.graph import folded_parameters, watch
+from vitune._compile import backend, folded_parameters, watch
 
 from .weight_writes import WAYS, Target, patterns, without_distribution
 

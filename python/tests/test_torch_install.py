@@ -17,7 +17,8 @@ if torch is not None:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention as bound_before
 
-    from vitune._dropin import layers, sdpa as sdpa_dropin
+    from vitune._dropin import sdpa as sdpa_dropin
+    from vitune._ops import originals
 
     from .torch_cases import Block
 
@@ -67,8 +68,8 @@ class InstallTest(TorchTest):
     def _expect_undone(self):
         self.assertIs(F.scaled_dot_product_attention, sdpa_dropin.original)
         self.assertIs(bound_before, sdpa_dropin.original)
-        self.assertIs(torch._native_multi_head_attention, layers.their_heads)
-        self.assertIs(torch._transformer_encoder_layer_fwd, layers.their_layer)
+        self.assertIs(torch._native_multi_head_attention, originals.heads)
+        self.assertIs(torch._transformer_encoder_layer_fwd, originals.encoder_layer)
 
     def _served(self):
         stats = vitune.torch.stats()
@@ -153,11 +154,11 @@ class InstallTest(TorchTest):
         for _ in range(2):
             with once, vitune.torch.enabled():
                 F.scaled_dot_product_attention(q, q, q)
-                self.assertIsNot(torch._native_multi_head_attention, layers.their_heads)
+                self.assertIsNot(torch._native_multi_head_attention, originals.heads)
         with self.assertRaises(KeyError), once:
             raise KeyError
-        self.assertIs(torch._native_multi_head_attention, layers.their_heads)
-        self.assertIs(torch._transformer_encoder_layer_fwd, layers.their_layer)
+        self.assertIs(torch._native_multi_head_attention, originals.heads)
+        self.assertIs(torch._transformer_encoder_layer_fwd, originals.encoder_layer)
         F.scaled_dot_product_attention(q, q, q)
         self.assertEqual(vitune.torch.stats().served, 2)
 

@@ -18,7 +18,7 @@ if torch is None:
 import torch.nn.functional as F
 from torch import nn
 
-from vitune._compile.graph import match, tree
+from vitune._compile.patterns import match, tree
 from vitune._export import calls, export as export_module, file as model_file, forward_graph
 
 from .export_models import Classifier, drawn

@@ -17,6 +17,7 @@ if torch is not None:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     from vitune._ops import attention as attention_ops
+    from vitune._ops.order import ROWS
 
     from .test_torch_host import TorchTest
     from .torch_cases import cases, expect_right, packed, reference
@@ -105,7 +106,7 @@ class NativeTest(TorchTest):
             warnings.simplefilter("ignore")
             torchs = torch.ops.aten.scaled_dot_product_attention.default(q, k, v)
             out = attention_ops.attention_op(q, k, v, None, False, None, False, True)
-            rows = attention_ops.attention_op(q, k, v, None, False, None, False, True, attention_ops.ROWS)
+            rows = attention_ops.attention_op(q, k, v, None, False, None, False, True, ROWS)
         self.assertEqual(out.stride(), torchs.stride())
         self.assertEqual(rows.stride(), (2 * 9 * 136, 136, 2 * 136, 1))
         self.assertTrue(torch.equal(out, torchs) and torch.equal(rows, torchs))

@@ -38,7 +38,7 @@ def selection(problem):
 @needs_torch
 class ReportTest(unittest.TestCase):
     def report(self):
-        from vitune._compile.graph.benchmark import Times
+        from vitune._compile.patterns.benchmark import Times
         from vitune._compile.report import Call, Graph, Report
 
         served = [Call(f"blocks.{i}.attn", "attention", "scaled_dot_product_attention", True, "", selection("attention bf16"), Times(5.0, 7.5))

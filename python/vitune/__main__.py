@@ -22,7 +22,7 @@ def main() -> NoReturn:
                  " --force-reinstall), or in a source tree run 'make command'")
     words = sys.argv[1:]
     if words[:1] == ["doctor"] and not _OTHER_FORMS & set(words):
-        from ._runtime.doctor import run
+        from ._doctor import run
 
         sys.exit(run(str(command), words[1:]))
     try:

@@ -23,7 +23,7 @@ from ._dropin import coverage as coverage_module, flash, install as install_modu
 from ._dropin.coverage import Site
 from ._ops import attention as attention_ops
 from ._runtime import native
-from ._runtime.counters import FallbackWarning
+from ._runtime.counters import FallbackWarning, counters
 from ._runtime.library import library
 
 __all__ = ["FallbackWarning", "Site", "Stats", "coverage", "enabled", "install", "reset_stats", "stats", "uninstall"]
@@ -78,16 +78,16 @@ def stats() -> Stats:
         now, before = context.stats(), _baseline.get(context)
         for i, name in enumerate(("exact_calls", "nearest_calls", "default_calls", "transferred_calls")):
             launches[i] += getattr(now, name) - (getattr(before, name) if before is not None else 0)
-    reasons = dict(attention_ops.counters.fallbacks)
+    reasons = dict(counters.fallbacks)
     *others, transferred = launches
-    return Stats(attention_ops.counters.served, *others, sum(reasons.values()), reasons, attention_ops.norms_served() - _norms_before,
+    return Stats(counters.served, *others, sum(reasons.values()), reasons, attention_ops.norms_served() - _norms_before,
                  native.what_is_missed(), transferred)
 
 
 def reset_stats() -> None:
     """Counts from 0 again. Reasons that were warned about are not warned about again."""
     global _norms_before
-    attention_ops.counters.reset()
+    counters.reset()
     _norms_before = attention_ops.norms_served()
     _baseline.clear()
     _baseline.update({context: context.stats() for context in attention_ops.contexts()})
@@ -109,7 +109,7 @@ class enabled:
     def __init__(self, *, timm: bool = False, norms: bool = True, training: Optional[bool] = None) -> None:
         library()
         if norms:
-            attention_ops.counters.warn_once(native.what_is_missed())
+            counters.warn_once(native.what_is_missed())
         self._parts = [part for part, wanted in ((install_module.timm, timm), (install_module.attention, True), (install_module.norms, norms),
                                                  (dropin_training.Asking(training), True)) if wanted]
 

@@ -15,46 +15,19 @@ from torch._inductor import config as inductor_config
 from torch._inductor.compile_fx import compile_fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from .._ops import attention as attention_ops
 from .._runtime.context import Selection
-from .._runtime.errors import InvalidArgument, VituneError
+from .._runtime.errors import InvalidArgument, VituneError, reason_of
 from .._runtime.structs import NOT_TUNED_HERE, VERSION
-from . import by_name, decompositions
-from .graph import benchmark, checkpoints, dead_rows, distinct, inputs as graph_inputs, subgraph, tokens
-from .graph.benchmark import Times
-from .graph.folded_parameters import FoldedParameters, FoldCache
-from .graph.layouts import Layouts, Misfits
-from .graph.match import (FusionPattern, Match, NoMatch, Rewrite, copied, gradients_at, is_transformed, module_of, value_of,
-                          wants_gradient)
-from .graph.tree import beginning_at
-from .patterns import (attention as attention_pattern, attention_train as attention_train_pattern,
-                       group_norm as group_norm_pattern, heads as heads_pattern, linear as linear_pattern, linear_pair as linear_pair_pattern,
-                       linear_train as linear_train_pattern, norm as norm_pattern, norm_train as norm_train_pattern,
-                       packed as packed_pattern, patches as patches_pattern, patches_train as patches_train_pattern,
-                       windows as windows_pattern, windows_train as windows_train_pattern)
+from . import by_name, checkpoints, inputs as graph_inputs
+from .folded_parameters import FoldedParameters, FoldCache
+from .patterns import benchmark, dead_rows, distinct, every, subgraph, tokens
+from .patterns.benchmark import Times
+from .patterns.layouts import leave_misfits
+from .patterns.match import (FusionPattern, Match, NoMatch, Rewrite, copied, gradients_at, is_transformed, module_of, value_of,
+                             wants_gradient)
+from .patterns.tree import beginning_at
 from .report import Call, Graph, Report
 
-#: The first that can be put in at a node is. An operator adds its patterns in a file of its own, and a word here.
-PATTERNS: tuple[FusionPattern, ...] = (windows_pattern.windows, windows_train_pattern.windows_train,
-                                   attention_train_pattern.attention_train, attention_pattern.attention, attention_pattern.unfused_attention,
-                                   heads_pattern.heads, packed_pattern.packed,
-                                   linear_train_pattern.linear_train, linear_pair_pattern.linear_pair, linear_pattern.linear,
-                                   patches_train_pattern.patches_train, patches_pattern.patches,
-                                   norm_train_pattern.norm_train, norm_pattern.norm,
-                                   group_norm_pattern.group_norm)
-
-
-def register(pattern: FusionPattern | type[FusionPattern]) -> Any:
-    """Adds a pattern, or one of a class, to those of all models that are compiled from now on, before those that are there. Returns it."""
-    global PATTERNS
-    made = pattern() if isinstance(pattern, type) else pattern
-    if made.name in {each.name for each in PATTERNS}:
-        raise InvalidArgument(f"there is a pattern of the name '{made.name}', by which replace=[...] tells them apart: choose another")
-    PATTERNS = (made, *PATTERNS)
-    return pattern
-
-
-decompositions.register()
 by_name.register()
 _times: dict[Any, Optional[Times]] = {}  # of this process, for all models
 _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary()
@@ -142,7 +115,7 @@ class Backend:
         calls, errors = [], []
         left_out = dead_rows.leave_out(module)
         copies = tokens.lay_out(module)
-        passes = tuple(each for each in PATTERNS if each.spans), tuple(each for each in PATTERNS if not each.spans)
+        passes = tuple(each for each in every.PATTERNS if each.spans), tuple(each for each in every.PATTERNS if not each.spans)
         places = [(module, operators) for operators in passes]
         # Nothing is prepared for the bodies of checkpoints: one has no inputs but its node's.
         places += [(body, tuple(each for each in operators if each.trains)) for body in checkpoints.bodies(module) for operators in passes]
@@ -177,22 +150,12 @@ class Backend:
         return calls, error
 
     def _fitting(self, calls: list[Call], rewrite: Rewrite, module: fx.GraphModule, prepared: FoldedParameters) -> list[Call]:
-        """Leaves calls as they are whose results reach a place with other strides than it can take, until all others fit."""
-        while rewrite.ours:
-            try:
-                Layouts(module).check(rewrite.ours)
-                break
-            except Misfits as misfits:
-                reasons = {put: f"it reaches {misfit.place}: {misfit.reason}" for misfit in misfits.found
-                           for put in rewrite.put_places if not put.made.isdisjoint(misfit.ours)}
-                if not reasons:
-                    raise
-                replaced = zip([call for call in calls if call.replaced], rewrite.put_places)
-                left = {id(call): reasons[put] for call, put in replaced if put in reasons}
-                calls = [dataclasses.replace(call, replaced=False, reason=left[id(call)]) if id(call) in left else call for call in calls]
-                rewrite.take_back(list(reasons))
-                prepared.forget_erased()
-        return calls
+        """Leaves calls as they are whose results reach a place with other strides than it can take."""
+        replaced = list(zip([call for call in calls if call.replaced], rewrite.put_places))
+        reasons = leave_misfits(module, rewrite)
+        prepared.forget_erased()
+        left = {id(call): reasons[put] for call, put in replaced if put in reasons}
+        return [dataclasses.replace(call, replaced=False, reason=left[id(call)]) if id(call) in left else call for call in calls]
 
     def _calls_at(self, node: fx.Node, operators: Sequence[FusionPattern], rewrite: Rewrite, prepared: FoldedParameters) -> Iterable[Call]:
         for operator in beginning_at(node, operators):
@@ -270,7 +233,7 @@ class Backend:
             if any(found.outcome == "default" for found in selections) and not operator.races_defaults:
                 reason = "it was never tuned: `vitune tune` takes the problem below"
         except VituneError as error:
-            reason = attention_ops.reason_of(error)
+            reason = reason_of(error)
         return reason, selections
 
     def get_compiler_config(self) -> dict[str, Any]:
@@ -285,11 +248,11 @@ class Backend:
 
 def _wanted(replace: Optional[Iterable[str]], training: bool) -> frozenset[str]:
     if replace is None:
-        return frozenset(operator.name for operator in PATTERNS if operator.wins and (training or not operator.trains))
-    names, known = frozenset([replace] if isinstance(replace, str) else replace), {operator.name for operator in PATTERNS}
+        return frozenset(operator.name for operator in every.PATTERNS if operator.wins and (training or not operator.trains))
+    names, known = frozenset([replace] if isinstance(replace, str) else replace), {operator.name for operator in every.PATTERNS}
     if not names <= known:
         raise InvalidArgument(f"replace has {', '.join(sorted(names - known))}: the operators are {', '.join(sorted(known))}")
-    asked = names & {operator.name for operator in PATTERNS if operator.trains}
+    asked = names & {operator.name for operator in every.PATTERNS if operator.trains}
     if asked and not training:
         raise InvalidArgument(f"replace has {', '.join(sorted(asked))}, and training=False leaves these to Inductor: say one of both")
     return names

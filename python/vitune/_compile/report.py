@@ -9,7 +9,7 @@ from typing import Optional
 
 from .._runtime.context import Selection
 from .._runtime.structs import NOT_TUNED_HERE
-from .graph.benchmark import Times
+from .patterns.benchmark import Times
 
 
 _NOTHING = "nothing was compiled yet: call the model once"

@@ -14,7 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._ops import attention as attention_ops
 from .._runtime.context import Selection
-from .._runtime.errors import VituneError
+from .._runtime.errors import VituneError, reason_of
 from . import install as install_module, layers, sdpa as sdpa_dropin
 
 
@@ -79,7 +79,7 @@ class Watch(TorchDispatchMode):
             try:
                 selection = attention_ops.explain(q, k, v, mask, is_causal, scale, enable_gqa, False)
             except VituneError as error:
-                reason = attention_ops.reason_of(error)
+                reason = reason_of(error)
         self._between.add(len(self._sites))
         self._sites.append(Site(self._inside[-1][0], "scaled_dot_product_attention", tuple(query.shape), selection, reason or ""))
         self._paused = True

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from .._ops import attention as attention_ops, attention_training
+from .._ops.order import OF_Q
 from .._runtime.counters import counters
-from .._runtime.errors import Unsupported, VituneError
+from .._runtime.errors import Unsupported, VituneError, reason_of
 from . import training
 
 NAME = "VITUNE"
@@ -39,7 +40,7 @@ class Handle:
             try:
                 return attend(query, key, value, is_causal, scale)
             except VituneError as error:
-                why_not = attention_ops.reason_of(error)
+                why_not = reason_of(error)
         counters.fall_back(why_not)
         return self._theirs.call_boxed(keys, query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale)
 
@@ -52,7 +53,7 @@ class Handle:
             try:
                 return go_backward(grad_out, query, key, value, out, logsumexp, is_causal, scale)
             except VituneError as error:
-                why_not = attention_ops.reason_of(error)
+                why_not = reason_of(error)
         counters.fall_back(why_not)
         return self._their_backward.call_boxed(keys, grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p,
                                                is_causal, philox_seed, philox_offset, scale=scale)
@@ -72,7 +73,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: Op
     """What aten::_scaled_dot_product_flash_attention gives, by vitune. Raises VituneError."""
     # The forward pass of a compiled training graph runs without grad mode, as inference does: only inference mode tells them apart.
     out, lse = attention_ops.run(query, key, value, None, is_causal, scale, query.shape[1] != key.shape[1],
-                             not torch.is_inference_mode_enabled(), False, attention_ops.OF_Q)  # as compilers are told
+                             not torch.is_inference_mode_enabled(), False, OF_Q)  # as compilers are told
     if lse is None:  # nobody will go backward
         lse = query.new_empty(query.shape[:-1], dtype=torch.float32)
     return results(query, key, out, lse)

@@ -13,6 +13,7 @@ from typing import Any, Optional
 
 import torch
 
+from .._ops import originals
 from . import layer_norm as dropin_layer_norm, layers, norms as dropin_norms, padding, rms_norm as dropin_rms_norm, sdpa as sdpa_dropin
 
 
@@ -160,8 +161,8 @@ class Installation:
 
 attention = Installation(
     Guarded(), Served(sdpa_dropin), Names(sdpa_dropin.original, sdpa_dropin.attention),
-    Function(torch, "_native_multi_head_attention", layers.their_heads, layers.heads),
-    Function(torch, "_transformer_encoder_layer_fwd", layers.their_layer, layers.layer))
+    Function(torch, "_native_multi_head_attention", originals.heads, layers.heads),
+    Function(torch, "_transformer_encoder_layer_fwd", originals.encoder_layer, layers.layer))
 norms = Installation(
     *([Served(dropin_layer_norm)] if dropin_layer_norm.can_serve else []), Served(dropin_norms),
     Names(dropin_layer_norm.original, dropin_layer_norm.layer_norm), Names(dropin_rms_norm.original, dropin_rms_norm.rms_norm))

@@ -5,21 +5,20 @@ PyTorch's, uncounted: whoever installs vitune asks for attention, and a norm is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .._ops import attention as attention_ops, flops
+from .._ops import attention as attention_ops, flops, originals
 from . import norms, sdpa as sdpa_dropin
 
-original: Any = torch.nn.functional.layer_norm
+original = originals.layer_norm
 #: See sdpa_dropin.serving.
 serving = False
 
-_SERVED = frozenset((torch.bfloat16, torch.float16, torch.float32))
-_PARAMETERS = frozenset((Tensor, torch.nn.Parameter, type(None)))
+_SERVED, _PARAMETERS = norms.DTYPES, norms.PARAMETERS
 _is_tracing = torch.compiler.is_dynamo_compiling
 _is_grad_enabled = torch.is_grad_enabled
 _is_any_autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)

@@ -4,18 +4,17 @@
 with vitune's attention, and hands over to PyTorch's where that would not be served: a mask, weights wanted, types or shapes."""
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .._ops import originals
 from . import sdpa as sdpa_dropin
 
 #: True if coverage() looks: it is to see every place that attends, served or not.
 watched = False
-their_heads: Any = torch._native_multi_head_attention
-their_layer: Any = torch._transformer_encoder_layer_fwd
 
 
 def _is_served(x: Tensor, embed_dim: int, num_heads: int, plain: bool) -> bool:
@@ -46,7 +45,7 @@ def heads(query: Tensor, key: Tensor, value: Tensor, embed_dim: int, num_head: i
     """torch._native_multi_head_attention."""
     plain = mask is None and not need_weights and query is key and key is value
     if not _is_served(query, embed_dim, num_head, plain):
-        return their_heads(query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, mask,
+        return originals.heads(query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, mask,
                            need_weights, average_attn_weights, mask_type)
     return _attend(query, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias), None
 
@@ -65,7 +64,7 @@ def layer(src: Tensor, embed_dim: int, num_heads: int, qkv_weight: Tensor, qkv_b
     norm_1, norm_2 = (norm_weight_1, norm_bias_1, eps), (norm_weight_2, norm_bias_2, eps)
     feed = (use_gelu, ffn_weight_1, ffn_bias_1, ffn_weight_2, ffn_bias_2)
     if not _is_served(src, embed_dim, num_heads, mask is None):
-        return their_layer(src, embed_dim, num_heads, *heads_of, use_gelu, norm_first, eps, norm_weight_1, norm_bias_1,
+        return originals.encoder_layer(src, embed_dim, num_heads, *heads_of, use_gelu, norm_first, eps, norm_weight_1, norm_bias_1,
                            norm_weight_2, norm_bias_2, *feed[1:], mask, mask_type)
     width = (embed_dim,)
     if norm_first:

@@ -17,8 +17,8 @@ from . import sdpa as sdpa_dropin, training
 #: See sdpa_dropin.serving.
 serving = False
 
-_DTYPES = frozenset((torch.bfloat16, torch.float16, torch.float32))
-_PARAMETERS = frozenset((Tensor, torch.nn.Parameter, type(None)))
+DTYPES = frozenset((torch.bfloat16, torch.float16, torch.float32))
+PARAMETERS = frozenset((Tensor, torch.nn.Parameter, type(None)))
 
 
 def trained(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: Any, rms: bool) -> Optional[Tensor]:
@@ -36,10 +36,10 @@ def trained(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: Any, rms:
 
 def _result_type(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: Any, rms: bool) -> Optional[torch.dtype]:
     """PyTorch's type of the result; None where it is to make it."""
-    if type(x) not in attention_ops.PLAIN or type(weight) not in _PARAMETERS or type(bias) not in _PARAMETERS or type(eps) is not float:
+    if type(x) not in attention_ops.PLAIN or type(weight) not in PARAMETERS or type(bias) not in PARAMETERS or type(eps) is not float:
         return None
     needs = x.requires_grad or weight is not None and weight.requires_grad or bias is not None and bias.requires_grad
-    if not needs or not attention_ops.is_on_gpu(x) or x.is_nested or x.dtype not in _DTYPES or tuple(shape) != tuple(x.shape[-1:]):
+    if not needs or not attention_ops.is_on_gpu(x) or x.is_nested or x.dtype not in DTYPES or tuple(shape) != tuple(x.shape[-1:]):
         return None
     types = {tensor.dtype for tensor in (weight, bias) if tensor is not None}
     if len(types) > 1 or not types <= ({x.dtype} if rms else {x.dtype, torch.float32}):

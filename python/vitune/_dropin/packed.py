@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .._ops import attention as attention_ops, flops, packed_attention as packed_ops
-from .._runtime.errors import InvalidArgument, VituneError
+from .._runtime.errors import InvalidArgument, VituneError, reason_of
 from . import sdpa as sdpa_dropin
 
 
@@ -65,7 +65,7 @@ def _served(query: Tensor, key: Tensor, value: Tensor, offsets: Offsets, is_caus
     except VituneError as error:
         if packed_ops.checked and isinstance(error, InvalidArgument):
             raise
-        sdpa_dropin.fall_back(attention_ops.reason_of(error))
+        sdpa_dropin.fall_back(reason_of(error))
     return one_by_one(query, key, value, offsets, 0.0, is_causal, scale)
 
 

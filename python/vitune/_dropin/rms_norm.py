@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
 
-from .._ops import norm as norm_ops
+from .._ops import norm as norm_ops, originals
 from . import norms
 
-original: Any = torch.nn.functional.rms_norm
+original = originals.rms_norm
 
 _is_tracing = torch.compiler.is_dynamo_compiling
 _is_grad_enabled = torch.is_grad_enabled

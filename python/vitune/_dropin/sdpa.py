@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.overrides import has_torch_function
 from torch.utils._device import DeviceContext
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from .._ops import attention as attention_ops, attention_autograd, order as result_order
+from .._ops import attention as attention_ops, attention_autograd, order as result_order, originals, refusals
 from .._ops.order import TORCHS
-from .._runtime.errors import InvalidArgument, Unsupported, VituneError
+from .._runtime.counters import counters
+from .._runtime.errors import InvalidArgument, Unsupported, VituneError, reason_of
 from . import training
 
-original: Any = torch.nn.functional.scaled_dot_product_attention
+original = originals.attention
 #: True if the process wants to be served. What was made of `attention` meanwhile (a partial, a closure, an attribute of
 #: a model) lives longer than that. Compilers guard it.
 serving = False
@@ -29,47 +29,25 @@ COMPILED = "requires_grad in a model that is compiled or traced: vitune.compile(
 @torch.compiler.assume_constant_result
 def fall_back(reason: str) -> bool:
     # While a model is compiled this runs once, at that time: a graph has no place for warnings.
-    attention_ops.counters.fall_back(reason)
+    counters.fall_back(reason)
     return True
 
 
 def reason(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], dropout_p: float,
            trains: Optional[int] = None) -> Optional[str]:
     """Why types and shapes alone rule vitune out; None if they do not. trains: as of attend()."""
-    for tensor in (q, k, v, mask):
-        if tensor is not None and (tensor.is_nested or (type(tensor) is not Tensor and is_traceable_wrapper_subclass(tensor))):
-            return f"a tensor of class {type(tensor).__name__}"
-    if not attention_ops.is_on_gpu(q):
-        return f"device {q.device.type}"
-    if dropout_p != 0:
-        return "dropout"
-    if attention_ops.needs_gradient(q, k, v, mask):
-        if attention_ops.has_tangent(q, k, v, mask):
-            return "forward-mode AD: vitune has no derivative"
-        if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
-            return COMPILED
-        rows = [tensor.shape[-2] if tensor.dim() > 1 else 0 for tensor in (q, k)]
-        why_not = training.reason(training.asked if trains is None else trains, *rows)
-        if why_not is not None:
-            return why_not
-    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
-        return "inside torch.func (vmap and others)"
-    if attention_ops.math_alone():
-        return attention_ops.MATH_ALONE
-    if mask is not None and mask.dtype not in (torch.bool, torch.float32, q.dtype):
-        return f"attn_mask of dtype {str(mask.dtype).removeprefix('torch.')}"
-    if q.dtype not in (torch.bfloat16, torch.float16):
-        return f"dtype {str(q.dtype).removeprefix('torch.')}: the kernels take bfloat16 and float16"
-    if not q.dim() == k.dim() == v.dim():
-        return f"q, k and v have the ranks {q.dim()}, {k.dim()} and {v.dim()}: they must agree"
-    d = q.shape[-1]
-    if v.shape[-1] != d:  # PyTorch's result has v's, which is not what a compiler would be told
-        return f"v has head size {v.shape[-1]} and q {d}: the kernels need one head size"
-    if d > 128:
-        return f"head size {d} is above 128"
-    if d % 8:
-        return f"head size {d} is no multiple of 8"
-    return None
+    return (refusals.of_tensors(q, k, v, mask, dropout_p) or _of_gradient(q, k, v, mask, trains) or refusals.of_types(q, k, v, mask))
+
+
+def _of_gradient(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], trains: Optional[int]) -> Optional[str]:
+    if not attention_ops.needs_gradient(q, k, v, mask):
+        return None
+    if attention_ops.has_tangent(q, k, v, mask):
+        return "forward-mode AD: vitune has no derivative"
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return COMPILED
+    rows = [tensor.shape[-2] if tensor.dim() > 1 else 0 for tensor in (q, k)]
+    return training.reason(training.asked if trains is None else trains, *rows)
 
 
 def _autocast(tensor: Tensor) -> Tensor:
@@ -159,7 +137,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor
         try:
             return _attend_with_gradient(query, key, value, attn_mask, is_causal, scale, enable_gqa, order)
         except VituneError as error:
-            why_not = attention_ops.reason_of(error)
+            why_not = reason_of(error)
     if why_not is not None:
         fall_back(why_not)
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)

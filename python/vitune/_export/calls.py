@@ -12,9 +12,8 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, fx
 
-from .._compile.graph.match import value_of
-from .._compile.graph.mutations import written_by
-from .._ops.norm import RMS_EPS
+from .._compile.patterns.match import value_of
+from .._compile.patterns.mutations import written_by
 from .._runtime.errors import Unsupported
 from .arguments import bound, number, plain_name, refuse
 from .graph import View, dense
@@ -436,7 +435,7 @@ def _layer_norm(at: Lowering, node: fx.Node) -> None:
 
 def _rms_norm(at: Lowering, node: fx.Node) -> None:
     x, shape, weight, eps = bound(node, "input normalized_shape weight eps")
-    _norm(at, node, x, shape, weight, None, RMS_EPS if eps is None else eps, "rms")
+    _norm(at, node, x, shape, weight, None, torch.finfo(torch.float32).eps if eps is None else eps, "rms")
 
 
 def _norm(at: Lowering, node: fx.Node, x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float, kind: str) -> None:

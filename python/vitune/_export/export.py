@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves
 
-from .._compile.graph.match import value_of
-from .._compile.graph.mutations import written_by
-from .._compile.whole import put_all
+from .._compile.patterns.match import value_of
+from .._compile.patterns.mutations import written_by
+from .._compile.patterns.whole import put_all
 from .._runtime.errors import InvalidArgument, Unsupported
 from . import file as model_file
 from .forward_graph import ForwardGraph

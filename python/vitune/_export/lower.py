@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from .._compile.graph.match import module_of, value_of
-from .._compile.graph.mutations import written_by
+from .._compile.patterns.match import module_of, value_of
+from .._compile.patterns.mutations import written_by
 from .._runtime.errors import Unsupported
 from .graph import OPERANDS, View, dense, merged
 

@@ -9,7 +9,7 @@ from typing import Any, Optional
 import torch
 from torch import fx
 
-from .._compile.graph.match import value_of
+from .._compile.patterns.match import value_of
 from .._runtime.errors import Unsupported
 from .arguments import bound
 from .graph import View

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
-from .._compile.graph.match import value_of
+from .._compile.patterns.match import value_of
 from .._runtime.errors import Unsupported
 from .arguments import bound, number, plain_name
 from .graph import View

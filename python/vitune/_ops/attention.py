@@ -24,11 +24,11 @@ from torch.autograd import forward_ad
 from .._runtime import native, structs as _structs
 from .._runtime.context import AttentionDesc, Context, Selection
 from .._runtime.counters import counters
-from .._runtime.errors import InvalidArgument, Unsupported, VituneError
+from .._runtime.errors import InvalidArgument, Unsupported, VituneError, reason_of
 from .._runtime.library import check
-from . import flops, order as result_order
+from . import flops, order as result_order, originals
 from .layout import View, fold, output_shape
-from .order import CONTIGUOUS, OF_Q, ROWS, TORCHS, empty_result  # noqa: F401  (the orders' home for callers of run())
+from .order import TORCHS, empty_result
 
 _DTYPES = {torch.bfloat16: _structs.BF16, torch.float16: _structs.FP16}
 _MASK_DTYPES = {**_DTYPES, torch.float32: _structs.FP32}
@@ -267,20 +267,12 @@ def _run_operator(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_ca
         raise error if isinstance(error, VituneError) else library.error(error) from None
 
 
-_sdpa = torch.ops.aten.scaled_dot_product_attention.default  # not what vitune.torch.enabled() replaces
-
-
 def torch_attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
                     enable_gqa: bool) -> Tensor:
     """PyTorch's own answer. A bias that autocast left in fp32 is taken as it would take it: not every kernel of PyTorch's can."""
     if mask is not None and mask.dtype is torch.float32 and q.dtype in _DTYPES:
         mask = mask.to(q.dtype)
-    return _sdpa(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
-
-
-def reason_of(error: VituneError) -> str:
-    """A text that is the same for all calls that fail alike, but for the problem in it."""
-    return str(error) if type(error) in (InvalidArgument, Unsupported) else f"{error.status_name}: {error}"
+    return originals.attention_op(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
 def run_or_fall_back(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],

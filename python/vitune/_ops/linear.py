@@ -17,8 +17,8 @@ from torch import Tensor
 
 from .._runtime.context import Problem
 from .._runtime.counters import counters
-from .._runtime.errors import InvalidArgument, Unsupported, VituneError
-from . import attention as attention_ops, flops, norm as norm_ops, problem_text
+from .._runtime.errors import InvalidArgument, Unsupported, VituneError, reason_of
+from . import flops, norm as norm_ops, problem_text
 from .scratch import launch
 
 ACTIVATIONS = (None, "relu", "gelu", "gelu_tanh", "quick_gelu", "silu")
@@ -237,7 +237,7 @@ def linear_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale:
     try:
         return run(x, weight, bias, scale, residual, activation, False, out_dtype, norm)[0]
     except VituneError as error:
-        counters.fall_back(attention_ops.reason_of(error))
+        counters.fall_back(reason_of(error))
     return by_torch(x, weight, bias, scale, residual, activation, out_dtype, norm)
 
 

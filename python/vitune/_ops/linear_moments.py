@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from .._runtime.counters import counters
-from .._runtime.errors import VituneError
-from . import attention as attention_ops, flops, linear as linear_ops
+from .._runtime.errors import VituneError, reason_of
+from . import flops, linear as linear_ops
 from .linear import Norm
 
 
@@ -24,7 +24,7 @@ def linear_with_moments_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Te
         out, moments = linear_ops.run(x, weight, bias, scale, residual, activation, False, None, moments_columns=columns)
         return out, moments
     except VituneError as error:
-        counters.fall_back(attention_ops.reason_of(error))
+        counters.fall_back(reason_of(error))
     out = linear_ops.by_torch(x, weight, bias, scale, residual, activation, None, Norm())
     return out, linear_ops.moments_of(out, columns)
 
@@ -44,7 +44,7 @@ def linear_by_moments_or_torch_op(x: Tensor, weight: Tensor, bias: Optional[Tens
     try:
         return linear_ops.run(x, weight, bias, scale, residual, activation, False, out_dtype, norm)[0]
     except VituneError as error:
-        counters.fall_back(attention_ops.reason_of(error))
+        counters.fall_back(reason_of(error))
     return linear_ops.by_torch(x, weight, bias, scale, residual, activation, out_dtype, norm)
 
 

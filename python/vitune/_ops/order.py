@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend
 from torch.utils._python_dispatch import _disable_current_modes
 
+from . import originals
 from .layout import contiguous_strides, output_shape, output_strides
 
 #: The orders that an operator of attention knows, as integers: compilers keep them in their graphs.
@@ -23,8 +24,6 @@ ROWS = 2  #: rows outside of heads, so that joining the heads costs nothing; of 
 OF_Q = 3  #: that of q, as torch.empty_like() gives it
 
 _OF_BACKEND = {SDPBackend.MATH.value: CONTIGUOUS, SDPBackend.EFFICIENT_ATTENTION.value: ROWS}  # all others: as q lies
-
-_sdpa = torch.ops.aten.scaled_dot_product_attention.default  # not what vitune.torch.enabled() replaces
 
 
 def has_rows_outside(q: Tensor) -> bool:
@@ -67,7 +66,7 @@ def empty_result(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_cau
                  order: int) -> Tensor:
     """A tensor as the result of fake tensors will be, with nothing in it. Raises what PyTorch raises of such a call."""
     if order == TORCHS and not repeats(mask, q):
-        torchs = _sdpa(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
+        torchs = originals.attention_op(q, k, v, mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
         return q.new_empty_strided(torchs.shape, torchs.stride())
     shape = output_shape(q.shape, k.shape, v.shape)
     return q.new_empty_strided(shape, strides(ROWS if order == TORCHS else order, q, shape, v))

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .._runtime.context import Problem
 from .._runtime.counters import counters
-from .._runtime.errors import Unsupported, VituneError
+from .._runtime.errors import Unsupported, VituneError, reason_of
 from . import attention as attention_ops, flops, linear as linear_ops, problem_text
 from .scratch import launch
 
@@ -152,7 +152,7 @@ def _answer(x: Tensor, ours: Callable[[], Any], torchs: Callable[[], Any]) -> An
         try:
             return ours()
         except VituneError as error:
-            counters.fall_back(attention_ops.reason_of(error))
+            counters.fall_back(reason_of(error))
     with torch.autocast(x.device.type, enabled=False):  # all has the type that it is to have
         return torchs()
 

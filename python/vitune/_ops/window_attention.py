@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._runtime.context import Problem
 from .._runtime.counters import counters
-from .._runtime.errors import InvalidArgument, Unsupported, VituneError
+from .._runtime.errors import InvalidArgument, Unsupported, VituneError, reason_of
 from . import attention as attention_ops, flops, norm as norm_ops, problem_text
 
 _TYPES = (torch.bfloat16, torch.float16)
@@ -179,7 +179,7 @@ def window_attention_op(qkv: Tensor, window: Sequence[int], shift: Sequence[int]
             return run(*arguments)
         counters.fall_back(attention_ops.MATH_ALONE)
     except VituneError as error:
-        counters.fall_back(attention_ops.reason_of(error))
+        counters.fall_back(reason_of(error))
     return fake_output(qkv, interleaved).copy_(torch_windows(*arguments))
 
 

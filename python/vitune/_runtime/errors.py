@@ -94,3 +94,8 @@ _BY_STATUS = {error.status: error for error in (InvalidArgument, Unsupported, No
 def error_of(status: int, sentence: str) -> VituneError:
     """The exception of a status that is not VITUNE_OK."""
     return _BY_STATUS.get(status, VituneError)(sentence, status)
+
+
+def reason_of(error: VituneError) -> str:
+    """A text that is the same for all calls that fail alike, but for the problem in it."""
+    return str(error) if type(error) in (InvalidArgument, Unsupported) else f"{error.status_name}: {error}"

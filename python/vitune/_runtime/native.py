@@ -32,6 +32,8 @@ class _Host(ctypes.Structure):
 wanted: str | os.PathLike[str] | None = ""
 #: Why there is none in this process; "" where it is loaded, or `wanted` is None.
 missing = ""
+#: That of this process, once the operators are there.
+loaded: "Native | None" = None
 
 
 def _path() -> pathlib.Path | None:
@@ -76,7 +78,7 @@ class Native:
 
 def load(context_of: Callable) -> Native | None:
     """The library that lies beside libvitune, or what `wanted` says; None: `missing` says why."""
-    global missing
+    global missing, loaded
     missing = ""
     if wanted is None:
         return None
@@ -87,7 +89,8 @@ def load(context_of: Callable) -> Native | None:
         missing = f"{NAME} is not beside {_library.NAME}: install vitune again (pip install --force-reinstall)"
     else:
         try:
-            return Native(path, context_of)
+            loaded = Native(path, context_of)
+            return loaded
         except OSError as reason:
             if wanted:
                 raise LibraryNotFound(f"cannot load {path}: {reason}") from None

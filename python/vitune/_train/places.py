@@ -21,6 +21,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
+from .._runtime import native
 from .glance import are_those, ended
 
 #: Bytes into an object of CPython: its class, and of a dict the version.
@@ -115,9 +116,7 @@ def _library_at(path: str) -> Optional[Library]:
 
 def library() -> Optional[Library]:
     """None: where there is none for this PyTorch, or the interpreter has no versions."""
-    from .._ops.attention import library as native
-
-    return None if native is None or not has_versions() else _library_at(str(native.path))
+    return None if native.loaded is None or not has_versions() else _library_at(str(native.loaded.path))
 
 
 class Held:

@@ -13,17 +13,16 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ..._dropin import sdpa as sdpa_dropin
-from ..._ops import attention as attention_ops, repeating_mask  # noqa: F401  (the operators)
+from ..._ops import attention as attention_ops, originals, refusals, repeating_mask  # noqa: F401  (the operators)
 from ..._ops.order import ROWS  # what mostly follows joins the heads
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
-from ..graph import tree
-from ..graph.benchmark import Run, Times, measured, sample
-from ..graph.distinct import once
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, selected, value_of, wants_gradient
-from ..graph.mutations import is_changed_between
-from ..graph.tree import QUIET, Either, Steps, Tree, arguments_of, is_op, is_quiet
+from . import tree
+from .benchmark import Run, Times, measured, sample
+from .distinct import once
+from .match import FusionPattern, Match, NoMatch, as_compiled, constant, selected, value_of, wants_gradient
+from .mutations import is_changed_between
+from .tree import QUIET, Either, Steps, Tree, arguments_of, is_op, is_quiet
 
 
 FACTORS = ("mul", "mul_")  #: operations
@@ -90,7 +89,7 @@ class Attend(NamedTuple):
         return self._replace(q=q, k=k, v=v, mask=mask)
 
     def why_not(self, dropout_p: float) -> Optional[str]:
-        return sdpa_dropin.reason(self.q.value, self.k.value, self.v.value, self.mask and self.mask.value, dropout_p)
+        return refusals.reason(self.q.value, self.k.value, self.v.value, self.mask and self.mask.value, dropout_p)
 
     def ask(self) -> Selection:
         given, words = [x and x.value for x in self[1:5]], self[5:]
@@ -109,8 +108,8 @@ class Attend(NamedTuple):
         if self._repeats_mask():
             every = mask.repeat(q.shape[0] // mask.shape[0], 1, 1, 1)
             return (functools.partial(torch.ops.vitune.attention_repeating_mask.default, q, k, v, mask, self.scale),
-                    functools.partial(sdpa_dropin.original, q, k, v, every.to(q.dtype), scale=self.scale))
-        theirs = functools.partial(sdpa_dropin.original, q, k, v, mask, 0.0, self.is_causal, scale=self.scale,
+                    functools.partial(originals.attention, q, k, v, every.to(q.dtype), scale=self.scale))
+        theirs = functools.partial(originals.attention, q, k, v, mask, 0.0, self.is_causal, scale=self.scale,
                                    enable_gqa=self.enable_gqa)
         return functools.partial(torch.ops.vitune.attention.default, q, k, v, mask, self.is_causal, self.scale,
                                  self.enable_gqa, True, ROWS), theirs

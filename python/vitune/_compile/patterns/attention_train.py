@@ -21,12 +21,12 @@ from ..._ops.dropout_mask import dropped_of
 from ..._ops.order import ROWS  # what mostly follows joins the heads
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported, VituneError
-from ..graph import benchmark, subgraph
-from ..graph.benchmark import Times
-from ..graph.distinct import once
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, foreign, is_autocast, outside, selected, value_of, wants_gradient
-from ..graph.mutations import is_written_after, storages_of
-from ..graph.tree import Steps, Tree, arguments_of, is_op, only_user
+from . import benchmark, subgraph
+from .benchmark import Times
+from .distinct import once
+from .match import FusionPattern, Match, NoMatch, as_compiled, constant, foreign, is_autocast, outside, selected, value_of, wants_gradient
+from .mutations import is_written_after, storages_of
+from .tree import Steps, Tree, arguments_of, is_op, only_user
 from .attention import VIEWS, Written, bias_of_windows, transposed
 
 _OPS = torch.ops.vitune

@@ -9,9 +9,9 @@ from torch import fx
 from ..._ops import group_norm as group_norm_ops
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
-from ..graph.distinct import once
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, outside, selected, value_of
-from ..graph.tree import Tree, only_user, operation_of
+from .distinct import once
+from .match import FusionPattern, Match, NoMatch, as_compiled, constant, outside, selected, value_of
+from .tree import Tree, only_user, operation_of
 
 _GROUP_NORM = Tree("group_norm", input="x")
 _ACTIVATED = Tree("silu mish", input=_GROUP_NORM)

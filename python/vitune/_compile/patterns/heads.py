@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import fx
 
 from ..._runtime.errors import Unsupported
-from ..graph.match import FusionPattern, Match, NoMatch, value_of
-from ..graph.tree import Tree, arguments_of, is_op, only_user
+from .match import FusionPattern, Match, NoMatch, value_of
+from .tree import Tree, arguments_of, is_op, only_user
 from .attention import Attend, Operand
 
 

@@ -17,14 +17,14 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from ..._ops import linear as linear_ops
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
-from ..graph import subgraph
-from ..graph.benchmark import Times
-from ..graph.distinct import once_of_kind
-from ..graph.forms import Folded
-from ..graph.match import (FusionPattern, Match, ConstantFold, NoMatch, as_compiled, is_parameter, outside, selected, value_of,
+from . import subgraph
+from .benchmark import Times
+from .distinct import once_of_kind
+from .forms import Folded
+from .match import (FusionPattern, Match, ConstantFold, NoMatch, as_compiled, is_parameter, outside, selected, value_of,
                            wants_gradient)
-from ..graph.mutations import is_changed_between
-from ..graph.tree import Tree, after_quiet, arguments_of, is_op, only_user, operation_of
+from .mutations import is_changed_between
+from .tree import Tree, after_quiet, arguments_of, is_op, only_user, operation_of
 from .norm import NORM, NORMS, epsilon
 
 _TYPES = (torch.bfloat16, torch.float16)

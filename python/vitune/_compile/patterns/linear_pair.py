@@ -14,13 +14,12 @@ from torch import Tensor, fx
 from ..._ops import linear as linear_ops, linear_moments as moments_ops  # noqa: F401  (the operators)
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported, VituneError
-from ..graph import subgraph
-from ..graph.benchmark import Times
-from ..graph.distinct import once_of_kind
-from ..graph.match import FusionPattern, Match, ConstantFold, as_compiled, value_of
-from ..graph.mutations import is_changed_between
-from ..graph.tree import is_op
-from . import linear as linear_pattern
+from . import linear as linear_pattern, subgraph
+from .benchmark import Times
+from .distinct import once_of_kind
+from .match import FusionPattern, Match, ConstantFold, as_compiled, value_of
+from .mutations import is_changed_between
+from .tree import is_op
 from .linear import Fusion, ends, norm_before, norms_after
 
 _COLUMNS = linear_ops.MOMENTS_COLUMNS  # of a block of moments: tiles of few columns are the fastest where norms are folded

@@ -16,13 +16,13 @@ from torch import Tensor, fx
 from ..._ops import attention as attention_ops, linear as linear_ops, training as training_ops
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
-from ..graph import subgraph
-from ..graph.benchmark import Times
-from ..graph.distinct import once
-from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, is_transformed, outside, selected, value_of,
+from . import subgraph
+from .benchmark import Times
+from .distinct import once
+from .match import (FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, is_transformed, outside, selected, value_of,
                            wants_gradient)
-from ..graph.mutations import is_changed_between, is_written_after, storages_of
-from ..graph.tree import after_quiet, arguments_of, is_op, only_user
+from .mutations import is_changed_between, is_written_after, storages_of
+from .tree import after_quiet, arguments_of, is_op, only_user
 from .linear import ends, same, why_not_type
 
 _OPS = torch.ops.vitune

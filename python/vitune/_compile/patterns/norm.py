@@ -16,9 +16,9 @@ from torch import fx
 from ..._ops import norm as norm_ops
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
-from ..graph.distinct import once_of_kind
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, outside, selected, value_of
-from ..graph.tree import Found, Tree, arguments_of, operation_of
+from .distinct import once_of_kind
+from .match import FusionPattern, Match, NoMatch, as_compiled, constant, outside, selected, value_of
+from .tree import Found, Tree, arguments_of, operation_of
 
 NORMS = ("layer_norm", "rms_norm")
 NORM = Tree(" ".join(NORMS), input="x")

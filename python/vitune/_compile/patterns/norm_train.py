@@ -16,13 +16,13 @@ from torch import Tensor, fx
 from ..._ops import attention as attention_ops, norm_training as norm_ops
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
-from ..graph import subgraph
-from ..graph.benchmark import Times
-from ..graph.distinct import once
-from ..graph.match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, is_transformed, outside, selected, value_of,
+from . import subgraph
+from .benchmark import Times
+from .distinct import once
+from .match import (FusionPattern, Match, NoMatch, as_compiled, foreign, hint, is_autocast, is_transformed, outside, selected, value_of,
                            wants_gradient)
-from ..graph.mutations import is_changed_between, is_written_after, storages_of
-from ..graph.tree import QUIET, Steps, Tree, arguments_of, is_cast, is_op, is_quiet, only_user, operation_of
+from .mutations import is_changed_between, is_written_after, storages_of
+from .tree import QUIET, Steps, Tree, arguments_of, is_cast, is_op, is_quiet, only_user, operation_of
 from .norm import NORM, NORMS, epsilon
 
 _OPS = torch.ops.vitune

@@ -13,12 +13,12 @@ from torch.utils._pytree import tree_map
 
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
-from ..graph import subgraph
-from ..graph.benchmark import Times
-from ..graph.distinct import kind_of, once
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, outside, selected, value_of
-from ..graph.mutations import is_changed_between
-from ..graph.tree import Found, Tree
+from . import subgraph
+from .benchmark import Times
+from .distinct import kind_of, once
+from .match import FusionPattern, Match, NoMatch, as_compiled, outside, selected, value_of
+from .mutations import is_changed_between
+from .tree import Found, Tree
 
 
 class TreePattern(FusionPattern):

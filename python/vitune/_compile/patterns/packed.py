@@ -13,13 +13,12 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ..._dropin import sdpa as sdpa_dropin
-from ..._ops import packed_attention as packed_ops
+from ..._ops import packed_attention as packed_ops, refusals
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
-from ..graph.benchmark import Run, Times, measured, sample
-from ..graph.distinct import once
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, constant, hint, selected, value_of
+from .benchmark import Run, Times, measured, sample
+from .distinct import once
+from .match import FusionPattern, Match, NoMatch, as_compiled, constant, hint, selected, value_of
 
 _OURS = "vitune.packed_attention"
 #: Operator -> (what a model calls, the names of its arguments: offsets and bounds of q and k, the scale, whether it is causal).
@@ -75,7 +74,7 @@ class _Call(NamedTuple):
         return packed_ops.Packed(hint(value_of(self.longest_q)), hint(value_of(self.longest_k)), self.causal, self.scale, False)
 
     def why_not(self) -> Optional[str]:
-        return sdpa_dropin.reason(*map(value_of, self[1:4]), None, 0.0)
+        return refusals.reason(*map(value_of, self[1:4]), None, 0.0)
 
     def ask(self) -> Selection:
         nodes = self[1:6]

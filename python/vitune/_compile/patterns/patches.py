@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, fx
 
 from ..._runtime.errors import Unsupported
-from ..graph.match import FusionPattern, Match, NoMatch, outside, value_of, wants_gradient
-from ..graph.tokens import is_turned
-from ..graph.tree import Tree, arguments_of, is_op, only_user
+from .match import FusionPattern, Match, NoMatch, outside, value_of, wants_gradient
+from .tokens import is_turned
+from .tree import Tree, arguments_of, is_op, only_user
 from . import linear as linear_pattern
 from .linear import End, Fusion, ends, largest_first
 

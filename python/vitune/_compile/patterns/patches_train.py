@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from torch import fx
 
 from ..._runtime.errors import Unsupported
-from ..graph.match import FusionPattern, Match, NoMatch, value_of, wants_gradient
-from ..graph.mutations import is_changed_between
-from ..graph.tree import arguments_of
+from .match import FusionPattern, Match, NoMatch, value_of, wants_gradient
+from .mutations import is_changed_between
+from .tree import arguments_of
 from .linear_train import Layer, Place
 from .patches import as_tokens, patches_of
 

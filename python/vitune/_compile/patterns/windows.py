@@ -19,11 +19,11 @@ from ..._ops import window_attention as window_attention_ops
 from ..._ops.window_attention import Windows
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported, VituneError
-from ..graph import tree
-from ..graph.benchmark import Times, measured, sample
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, selected, value_of
-from ..graph.mutations import is_changed_between, storage_of, written_by
-from ..graph.tree import QUIET, Either, Steps, Tree, arguments_of, is_op
+from . import tree
+from .benchmark import Times, measured, sample
+from .match import FusionPattern, Match, NoMatch, as_compiled, selected, value_of
+from .mutations import is_changed_between, storage_of, written_by
+from .tree import QUIET, Either, Steps, Tree, arguments_of, is_op
 from .attention import FACTORS, VIEWS, Attend, Found, Of, Operand, attention, itself, transposed, unfused_attention
 
 #: Orders of the dimensions of [images, down, ., across, ., channels] in windows, and in the image again.

@@ -20,12 +20,12 @@ from torch import Tensor, fx
 from ..._ops import attention as attention_ops, window_attention_training as training_ops
 from ..._runtime.context import Selection
 from ..._runtime.errors import Unsupported
-from ..graph import subgraph
-from ..graph.benchmark import Times
-from ..graph.distinct import once
-from ..graph.match import FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, outside, selected, value_of, wants_gradient
-from ..graph.mutations import is_changed_between, is_written_after, storages_of
-from ..graph.tree import Steps, Tree, arguments_of, is_op
+from . import subgraph
+from .benchmark import Times
+from .distinct import once
+from .match import FusionPattern, Match, NoMatch, as_compiled, foreign, is_autocast, outside, selected, value_of, wants_gradient
+from .mutations import is_changed_between, is_written_after, storages_of
+from .tree import Steps, Tree, arguments_of, is_op
 from .attention import VIEWS, Of, Operand, attention, unfused_attention
 from .windows import WindowsCall, found_in_windows
 

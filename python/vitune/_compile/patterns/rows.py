@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/rows.py -- Which rows of its arguments a call reads, of whose result such rows are wanted.
+# python/vitune/_compile/patterns/rows.py -- Which rows of its arguments a call reads, of whose result such rows are wanted.
 # SPDX-License-Identifier: Apache-2.0
 """Rows are counted along one dimension, from the end: queries have another rank than tokens. What is computed row by row has a rule here;
 what has none mixes them."""

@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/layouts.py -- Runs a graph with calls of ours on its fake tensors: strides may differ where nobody sees it.
+# python/vitune/_compile/patterns/layouts.py -- Runs a graph with calls of ours on its fake tensors: strides may differ where nobody sees it.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ..._runtime.errors import Unsupported
 from .distinct import alike, once
-from .match import ENTERS_AUTOCAST, EXITS_AUTOCAST, TRAINS, hint, is_call, module_of, value_of, wants_gradient
+from .match import ENTERS_AUTOCAST, EXITS_AUTOCAST, TRAINS, Put, Rewrite, hint, is_call, module_of, value_of, wants_gradient
 from .mutations import may_write, storages_in, storages_of, written_by
 
 
@@ -230,3 +230,21 @@ class Layouts(fx.Interpreter):
 
 def _inverse(order: Sequence[int]) -> list[int]:
     return [order.index(dim) for dim in range(len(order))]
+
+
+def leave_misfits(module: fx.GraphModule, rewrite: Rewrite) -> dict[Put, str]:
+    """Takes back whose results reach a place with other strides than it can take, until all others fit; and says why, of each. Raises Misfits
+    where none of them is the cause."""
+    left: dict[Put, str] = {}
+    while rewrite.ours:
+        try:
+            Layouts(module).check(rewrite.ours)
+            break
+        except Misfits as misfits:
+            found = {put: f"it reaches {misfit.place}: {misfit.reason}" for misfit in misfits.found
+                     for put in rewrite.put_places if not put.made.isdisjoint(misfit.ours)}
+            if not found:
+                raise
+            left.update(found)
+            rewrite.take_back(list(found))
+    return left

@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/benchmark.py -- vitune's operator beside what a model would call without it, timed where it is compiled.
+# python/vitune/_compile/patterns/benchmark.py -- vitune's operator beside what a model would call without it, timed where it is compiled.
 # SPDX-License-Identifier: Apache-2.0
 """On tensors made up for it, of the types, sizes and strides that Dynamo saw. Host time does not count: both run as CUDA graphs."""
 from __future__ import annotations

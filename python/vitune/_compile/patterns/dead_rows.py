@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/dead_rows.py -- Leaves out rows that nothing reads: those of the last block but the class token's.
+# python/vitune/_compile/patterns/dead_rows.py -- Leaves out rows that nothing reads: those of the last block but the class token's.
 # SPDX-License-Identifier: Apache-2.0
 """A selection of rows (x[:, 0]) commutes with everything that is computed row by row. So it is pushed back from users to inputs, as far as
 the place where tokens mix: queries of attention are rows too, keys and values are all read. Where all users of a value read few of its

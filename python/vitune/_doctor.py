@@ -1,15 +1,14 @@
-# python/vitune/_runtime/doctor.py -- What `vitune doctor` says of this Python, below what the command finds.
+# python/vitune/_doctor.py -- What `vitune doctor` says of this Python, below what the command finds.
 # SPDX-License-Identifier: Apache-2.0
 """The command knows no PyTorch. A finding is a dict of strings, as in the command's JSON: check, verdict, detail, advice."""
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import json
 import os
 import subprocess
 
-from .errors import VituneError
+from ._runtime.errors import VituneError
 
 
 #: The cuBLASLt whose algorithms shipped winners call: with another one those are passed over (docs/linear_kernels.md).
@@ -63,8 +62,8 @@ def findings() -> list[dict[str, str]]:
     try:
         import torch
 
-        importlib.import_module("vitune.torch")  # loads the operators' library
-        from . import native
+        from ._ops import attention  # noqa: F401  (loads the operators' library)
+        from ._runtime import native
     except ImportError as reason:
         return [_finding("PyTorch", "warn", f"cannot be imported: {reason}",
                          "needed to serve models; pip install 'vitune[torch]', 2.5 or newer")]

@@ -1,9 +1,9 @@
-# python/vitune/_compile/graph/folded_parameters.py -- Tensors that a compiled graph is given beside its inputs: made of parameters, anew when these change.
+# python/vitune/_compile/folded_parameters.py -- Tensors that a compiled graph is given beside its inputs: made of parameters, anew when these change.
 # SPDX-License-Identifier: Apache-2.0
 """Each is an input of the graph that Dynamo knows nothing of, static as parameters are. Before each call, outside of CUDA graphs, the
 parameters are compared with those that it was made of: their memory, and whether anything wrote there (_compile/graph/watch.py). What differs
 is computed again into the same memory, so that graphs that were captured stay right. What nothing tells of is found on the GPU in the
-pass itself (_compile/graph/renewal.py).
+pass itself (_compile/patterns/renewal.py).
 """
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from ..._ops import attention as attention_ops
-from ..._runtime.errors import NotPrepared
-from .forms import Folded, Form
-from .match import ConstantFold, value_of
-from .mutations import storage_of, storages_written_by
+from .._runtime.errors import NotPrepared
+from .patterns.forms import Folded, Form
+from .patterns.match import ConstantFold, value_of
+from .patterns.mutations import storage_of, storages_written_by
 from .watch import Stamp, watch
 
 
@@ -196,7 +195,7 @@ class FoldedParameters:
             return "its weights would be prepared, and prepared_weights=False"
         for node in {source for recipe in recipes for source in recipe.sources if source is not None}:
             given = self.inputs.get(node)
-            if not isinstance(given, torch.nn.Parameter) or type(given) not in attention_ops.PLAIN or isinstance(given, FakeTensor):
+            if not isinstance(given, torch.nn.Parameter) or type(given) not in (Tensor, torch.nn.Parameter):
                 return "its weights are no parameters of the model"
             if given.is_inference():
                 return "its parameters were made in inference mode, where nothing tells whether they change"
@@ -284,7 +283,7 @@ class FoldedParameters:
             return last
 
     def _renewal(self, made: Sequence[_Made], parameters: Sequence[Tensor]) -> Any:
-        from . import renewal as renewal_module  # Triton comes with PyTorch for GPUs alone
+        from .patterns import renewal as renewal_module  # Triton comes with PyTorch for GPUs alone
         key = tuple(each.data_ptr() for each in (*parameters, *(tensor for each in made for tensor in each.tensors)))
         found = self._renewals.get(key)
         if found is None:

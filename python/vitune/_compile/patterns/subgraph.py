@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/subgraph.py -- A few nodes of a graph beside what would replace them, both as Inductor compiles them.
+# python/vitune/_compile/patterns/subgraph.py -- A few nodes of a graph beside what would replace them, both as Inductor compiles them.
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's operators one by one are no fair rival of a fused kernel: Inductor makes one kernel of what stands around a matrix
 product. So both sides go through it, on tensors made up, with the model's own options."""

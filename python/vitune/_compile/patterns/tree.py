@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/tree.py -- Calls in one spelling, and trees of them: the language that fusion patterns are written in.
+# python/vitune/_compile/patterns/tree.py -- Calls in one spelling, and trees of them: the language that fusion patterns are written in.
 # SPDX-License-Identifier: Apache-2.0
 """Dynamo's graph has each call as the model wrote it: x.reshape(2, -1), x.reshape((2, -1)) and torch.reshape(x, shape=(2, -1)) are three
 nodes. Here they are one operation with its arguments by name. The graph itself stays as it is: what is not replaced is compiled as without
@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
-from ..._dropin import layer_norm as dropin_layer_norm, layers, sdpa as sdpa_dropin
-from ..._ops import attention as attention_ops  # noqa: F401  (the operators)
+from ..._ops import attention as attention_ops, originals  # noqa: F401  (the operators)
 from ..._runtime.errors import Unsupported
 from .match import FusionPattern, value_of, wants_gradient
 
@@ -45,20 +44,20 @@ def _operation(name: str, functions: tuple[Any, ...], methods: str = "", rest: O
 _operation("linear", (F.linear,), input=None, weight=None, bias=None)
 _operation("addmm", (torch.addmm,), input=None, mat1=None, mat2=None, beta=1, alpha=1)
 _operation("conv2d", (torch.conv2d, F.conv2d), input=None, weight=None, bias=None, stride=1, padding=0, dilation=1, groups=1)
-_operation("layer_norm", (dropin_layer_norm.original, torch.layer_norm), input=None, normalized_shape=None, weight=None, bias=None, eps=1e-5,
+_operation("layer_norm", (originals.layer_norm, torch.layer_norm), input=None, normalized_shape=None, weight=None, bias=None, eps=1e-5,
            cudnn_enable=True)
-_operation("rms_norm", (torch.rms_norm, F.rms_norm) if hasattr(torch, "rms_norm") else (), input=None, normalized_shape=None, weight=None,
+_operation("rms_norm", (originals.rms_norm, torch.rms_norm), input=None, normalized_shape=None, weight=None,
            eps=None)
 _operation("group_norm", (F.group_norm, torch.group_norm), input=None, num_groups=None, weight=None, bias=None, eps=1e-5,
            cudnn_enabled=True)
-_operation("attention", (sdpa_dropin.original, torch.ops.aten.scaled_dot_product_attention.default), query=None, key=None, value=None,
+_operation("attention", (originals.attention, originals.attention_op), query=None, key=None, value=None,
            attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)
 _operation("heads", (F.multi_head_attention_forward,), query=None, key=None, value=None, embed_dim_to_check=None, num_heads=None,
            in_proj_weight=None, in_proj_bias=None, bias_k=None, bias_v=None, add_zero_attn=False, dropout_p=0.0, out_proj_weight=None,
            out_proj_bias=None, training=True, key_padding_mask=None, need_weights=True, attn_mask=None, use_separate_proj_weight=False,
            q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None, static_v=None, average_attn_weights=True,
            is_causal=False)
-_operation("encoder_layer", (layers.their_layer,))
+_operation("encoder_layer", (originals.encoder_layer,))
 #: The calls that the drop-in (vitune.torch) and the function put there.
 _operation("vitune_attention", (torch.ops.vitune.attention.default, torch.ops.vitune.attention_lse.default))
 _operation("softmax", (F.softmax,), input=None, dim=None, _stacklevel=3, dtype=None)

@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/tokens.py -- Lays out tokens that a convolution made, before the patterns look at what is made of them.
+# python/vitune/_compile/patterns/tokens.py -- Lays out tokens that a convolution made, before the patterns look at what is made of them.
 # SPDX-License-Identifier: Apache-2.0
 """flatten(2) and transpose(1, 2) of an image's channels are tokens whose channels lie apart, and so lies each sum with them, through
 the whole model where no class token is put before them (SigLIP). Inductor chooses other strides as it likes; our kernels read rows,

@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/distinct.py -- Equal places of a graph: what is found out about one of them holds for all.
+# python/vitune/_compile/patterns/distinct.py -- Equal places of a graph: what is found out about one of them holds for all.
 # SPDX-License-Identifier: Apache-2.0
 """A vision transformer has a dozen equal blocks. The problem of a place, its kernel and what a call of ours gives are functions of the
 place's kind: of its operations, of the types, sizes, strides and devices of its tensors and of how it is wired. They are computed once for

@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/forms.py -- The second form of weights that compiled graphs are given: with the norm's in them.
+# python/vitune/_compile/patterns/forms.py -- The second form of weights that compiled graphs are given: with the norm's in them.
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/match.py -- What patterns need of Dynamo's graph: a call's arguments, tensors as compiled, places.
+# python/vitune/_compile/patterns/match.py -- What patterns need of Dynamo's graph: a call's arguments, tensors as compiled, places.
 # SPDX-License-Identifier: Apache-2.0
 """Values are fake tensors: `node.meta["example_value"]`, as Dynamo saw them. Their sizes may be symbols."""
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Match:
     covered: Sequence[fx.Node] = ()  #: what is of no use afterwards, in the order of the graph
     #: Times beside what the model calls without us; None where nobody can tell.
     race: Callable[[], Optional[Times]] = lambda: None
-    #: Arguments of `build` after the graph: the nodes of their results (_compile/graph/folded_parameters.py).
+    #: Arguments of `build` after the graph: the nodes of their results (_compile/folded_parameters.py).
     recipes: Sequence[ConstantFold] = ()
     #: Other facts that its race depends on.
     surroundings: str = ""
@@ -71,7 +71,7 @@ class FusionPattern(abc.ABC):
     name: str  #: of the operator, as problems' texts begin
     #: True if its winners are known to be faster than what Inductor makes of the same places.
     wins: bool
-    #: At which operations its places begin (_compile/graph/tree.py); (): it looks at every node.
+    #: At which operations its places begin (_compile/patterns/tree.py); (): it looks at every node.
     operations: tuple[str, ...] = ()
     #: True if a call stays as it is where nobody could time it beside PyTorch's.
     only_if_timed = False

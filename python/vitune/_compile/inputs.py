@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/inputs.py -- Inputs of a graph that is replayed as a CUDA graph: each copied to where that reads it by a copy of its own.
+# python/vitune/_compile/inputs.py -- Inputs of a graph that is replayed as a CUDA graph: each copied to where that reads it by a copy of its own.
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch copies what is no parameter by one kernel for all inputs, whose blocks take 65,536 elements each: one photo is work for
 three of an H200's 132 multiprocessors, 15 us where a copy takes 2. So inputs are static for PyTorch, as parameters are: memory of
@@ -15,9 +15,8 @@ from torch._inductor import config as inductor_config
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
-from ..._ops import attention as attention_ops
-from .match import value_of, wants_gradient
-from .mutations import storage_of, storages_of, storages_written_by
+from .patterns.match import outside, value_of, wants_gradient
+from .patterns.mutations import storage_of, storages_of, storages_written_by
 
 _STATIC = "_dynamo_static_input_type"  # Dynamo's word for it, in what a placeholder knows of its tensor
 _ALIGNED = 16  # bytes; Inductor compiles for what it sees
@@ -58,7 +57,7 @@ class Inputs:
 
     def _can_be_static(self, node: fx.Node, given: Any, kept: set[Any]) -> bool:
         seen = value_of(node)
-        if type(given) is not Tensor or not isinstance(seen, Tensor) or not attention_ops.is_on_gpu(given):
+        if type(given) is not Tensor or not isinstance(seen, Tensor) or outside(given):
             return False
         if node.meta.get("tensor_dict", {}).get(_STATIC) or storage_of(node) in kept or wants_gradient(seen) or seen._version:
             return False  # Dynamo ran the graph on what it saw: whatever wrote to it counted a version up

@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/renewal.py -- Folded parameters compared on the GPU with what they were made of, in every pass, and made anew there.
+# python/vitune/_compile/patterns/renewal.py -- Folded parameters compared on the GPU with what they were made of, in every pass, and made anew there.
 # SPDX-License-Identifier: Apache-2.0
 """Another library, or the replay of a CUDA graph, writes to parameters unseen by PyTorch. So a kernel compares in each pass, beside
 the pass' own kernels: it is launched on a stream of its own at the first call of a linear layer, and the first call that reads what it

@@ -1,4 +1,4 @@
-# python/vitune/_compile/whole.py -- All that the patterns find in a recorded pass, put in without asking a GPU: what an exported model is.
+# python/vitune/_compile/patterns/whole.py -- All that the patterns find in a recorded pass, put in without asking a GPU: what an exported model is.
 # SPDX-License-Identifier: Apache-2.0
 """The only way in for what writes models down. A graph has torch.ops.vitune's operators afterwards where they can stand, each in its
 largest place; rows that nothing reads are left out; nothing is timed, and no weight has a second form."""
@@ -9,12 +9,11 @@ from typing import Optional
 
 from torch import fx
 
-from .._ops import attention as attention_ops
-from .backend import PATTERNS
-from .graph import dead_rows, tokens
-from .graph.layouts import Layouts, Misfits
-from .graph.match import FusionPattern, Match, Rewrite
-from .graph.tree import beginning_at
+from ..._ops import attention as attention_ops
+from . import dead_rows, every, tokens
+from .layouts import Misfits, leave_misfits
+from .match import FusionPattern, Match, Rewrite
+from .tree import beginning_at
 
 
 def put_all(module: fx.GraphModule, besides: Container[str]) -> None:
@@ -23,7 +22,7 @@ def put_all(module: fx.GraphModule, besides: Container[str]) -> None:
         dead_rows.leave_out(module)
         tokens.lay_out(module)
         for spans in (True, False):
-            _put([pattern for pattern in PATTERNS if pattern.spans == spans], module, besides)
+            _put([pattern for pattern in every.PATTERNS if pattern.spans == spans], module, besides)
 
 
 def _put(patterns: list[FusionPattern], module: fx.GraphModule, besides: Container[str]) -> None:
@@ -34,14 +33,10 @@ def _put(patterns: list[FusionPattern], module: fx.GraphModule, besides: Contain
         place = _largest(patterns, node)
         if place is not None:
             rewrite.put(place)
-    while rewrite.ours:
-        try:
-            Layouts(module).check(rewrite.ours)
-            break
-        except Misfits as misfits:
-            reached = set().union(*(misfit.ours for misfit in misfits.found))
-            left = [put for put in rewrite.put_places if not put.made.isdisjoint(reached)]
-            rewrite.take_back(left or list(rewrite.put_places))
+    try:
+        leave_misfits(module, rewrite)
+    except Misfits:
+        rewrite.undo()
     rewrite.finish()
     module.recompile()
 

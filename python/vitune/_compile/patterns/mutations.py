@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/mutations.py -- Which tensors a node of Dynamo's graph writes to, and whether that comes between what ours reads.
+# python/vitune/_compile/patterns/mutations.py -- Which tensors a node of Dynamo's graph writes to, and whether that comes between what ours reads.
 # SPDX-License-Identifier: Apache-2.0
 """Dynamo's graph is not functional yet: `x += 1` and what reads x stand in it in the model's order. Tensors are told apart by the
 storages of their fake ones, which views share."""

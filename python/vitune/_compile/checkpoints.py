@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/checkpoints.py -- The bodies of activation checkpoints, which are graphs of their own within Dynamo's.
+# python/vitune/_compile/checkpoints.py -- The bodies of activation checkpoints, which are graphs of their own within Dynamo's.
 # SPDX-License-Identifier: Apache-2.0
 """Bodies with a policy of their own, which names operators that are kept (selective checkpointing), are left alone: ours are not among
 these."""
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .match import copied
+from .patterns.match import copied
 
 _CHECKPOINTS = frozenset((torch.ops.higher_order.tag_activation_checkpoint,))
 

@@ -1,4 +1,4 @@
-# python/vitune/_compile/decompositions.py -- Operators of vitune's that Inductor takes apart, as it does PyTorch's own.
+# python/vitune/_ops/decompositions.py -- Operators of vitune's that Inductor takes apart, as it does PyTorch's own.
 # SPDX-License-Identifier: Apache-2.0
 """Autograd sees the operator, whose backward pass is a call of libvitune; what is compiled of the forward pass is the formula, which Inductor
 makes one kernel of with the sums, factors and casts around it."""
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch._inductor import decomposition
 
-from .._ops import norm_training
+from . import norm_training
 
 _FORMULAS: dict[Any, Callable[..., Any]] = {torch.ops.vitune.norm_train.default: norm_training.norm_by_torch,
                                             torch.ops.vitune.sum_norm_train.default: norm_training.sum_norm_by_torch}

@@ -1,4 +1,4 @@
-# python/vitune/_compile/graph/watch.py -- Whether memory of parameters was written, by anything that PyTorch runs in this process.
+# python/vitune/_compile/watch.py -- Whether memory of parameters was written, by anything that PyTorch runs in this process.
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch counts writes by the tensor that they go through, and tensors over the same memory need not share a counter: `p.data` begins
 one of its own, and a flat buffer that parameters are assigned from keeps its own. So what is watched is a *storage*, by the counters of
