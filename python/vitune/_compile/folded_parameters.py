@@ -1,7 +1,7 @@
 # python/vitune/_compile/folded_parameters.py -- Tensors that a compiled graph is given beside its inputs: made of parameters, anew when these change.
 # SPDX-License-Identifier: Apache-2.0
 """Each is an input of the graph that Dynamo knows nothing of, static as parameters are. Before each call, outside of CUDA graphs, the
-parameters are compared with those that it was made of: their memory, and whether anything wrote there (_compile/graph/watch.py). What differs
+parameters are compared with those that it was made of: their memory, and whether anything wrote there (_compile/watch.py). What differs
 is computed again into the same memory, so that graphs that were captured stay right. What nothing tells of is found on the GPU in the
 pass itself (_compile/patterns/renewal.py).
 """

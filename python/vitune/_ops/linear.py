@@ -206,7 +206,7 @@ def _statistics(moments: Tensor, columns: int, eps: float) -> tuple[Tensor, Tens
 
 
 class Pass(threading.local):
-    """What a pass of a compiled model has to do beside its calls, in this thread: see _compile/graph/renewal.py."""
+    """What a pass of a compiled model has to do beside its calls, in this thread: see _compile/patterns/renewal.py."""
 
     #: Told of the weight of each call of a linear layer before it is launched.
     reaches: Optional[Callable[[Tensor], None]] = None
