@@ -16,9 +16,8 @@ if OPERATORS:
 import torch.nn.functional as F
 from torch import nn
 
-from vitune._compile import decompositions
 from vitune._compile.patterns import norm_train, subgraph
-from vitune._ops import attention as attention_ops, norm as norm_ops, norm_training as training
+from vitune._ops import attention as attention_ops, decompositions, norm as norm_ops, norm_training as training
 
 from . import test_torch_compile_train_race as race_case, test_torch_train_beside as beside
 from .test_torch_compile_norm_train import ALONE, Block, D, DROPS, NormCase, x_of

@@ -20,7 +20,7 @@ from .._runtime.errors import Unsupported
 from . import attention as attention_ops, attention_training as training, flops, problem_text
 from .dropout_mask import drawn, dropped_of, kept
 from .scratch import launch
-from .training import _answer
+from .training import _answer, _wide
 
 _plans = problem_text.Plans()
 
@@ -57,16 +57,8 @@ def forward_by_torch(q: Tensor, k: Tensor, v: Tensor, choice: Choice, is_causal:
 def backward_by_torch(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, choice: Choice, is_causal: bool,
                       scale: Optional[float]) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of q, k and v, of fp32 at least."""
-    scores, heads = training._scores(q, k, None, is_causal, scale), q.shape[1]
-    weights, wide = training._weights(scores, lse), scores.dtype
-    factors = choice.factors(*scores.shape[-2:], wide)
-    dout, factor = dout.to(wide), q.shape[-1] ** -0.5 if scale is None else scale
-    delta = (dout * out.to(wide)).sum(-1, keepdim=True)
-    dscores = weights * (factors * (dout @ training._every_head(v, heads).to(wide).transpose(-2, -1)) - delta)
-    dq = factor * (dscores @ training._every_head(k, heads).to(wide))
-    dk, dv = factor * (dscores.transpose(-2, -1) @ q.to(wide)), (weights * factors).transpose(-2, -1) @ dout
-    dk, dv = (each.unflatten(1, (k.shape[1], heads // k.shape[1])).sum(2) for each in (dk, dv))
-    return dq, dk, dv
+    factors = choice.factors(q.shape[-2], k.shape[-2], _wide(q.dtype))
+    return training.gradients_by_torch(dout, q, k, v, None, out, lse, is_causal, scale, factors.mul)[:3]
 
 
 # --- libvitune's side

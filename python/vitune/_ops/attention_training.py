@@ -11,7 +11,7 @@ What libvitune refuses PyTorch computes, by the formulas here: in fp32 at least,
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -70,17 +70,24 @@ def attention_by_torch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], 
     return out.copy_(_weights(scores, lse) @ _every_head(v, q.shape[1]).to(scores.dtype)), lse
 
 
-def attention_backward_by_torch(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], out: Tensor, lse: Tensor,
-                                is_causal: bool, scale: Optional[float], dbias: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def gradients_by_torch(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], out: Tensor, lse: Tensor, is_causal: bool,
+                       scale: Optional[float], dropped: Callable[[Tensor], Tensor] = lambda weights: weights) -> tuple[Tensor, ...]:
+    """Of q, k, v and the scores, of fp32 at least. dropped: multiplies by the factors of dropout."""
     scores, heads = _scores(q, k, mask, is_causal, scale), q.shape[1]
     weights, wide = _weights(scores, lse), scores.dtype
     dout, factor = dout.to(wide), q.shape[-1] ** -0.5 if scale is None else scale
     delta = (dout * out.to(wide)).sum(-1, keepdim=True)
-    dscores = weights * (dout @ _every_head(v, heads).to(wide).transpose(-2, -1) - delta)
+    dscores = weights * (dropped(dout @ _every_head(v, heads).to(wide).transpose(-2, -1)) - delta)
     dq = factor * (dscores @ _every_head(k, heads).to(wide))
-    dk, dv = factor * (dscores.transpose(-2, -1) @ q.to(wide)), weights.transpose(-2, -1) @ dout
+    dk, dv = factor * (dscores.transpose(-2, -1) @ q.to(wide)), dropped(weights).transpose(-2, -1) @ dout
     dk, dv = (each.unflatten(1, (k.shape[1], heads // k.shape[1])).sum(2) for each in (dk, dv))
-    return dq, dk, dv, _of_bias(dscores, mask, q) if dbias else dq.new_empty(0)
+    return dq, dk, dv, dscores
+
+
+def attention_backward_by_torch(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], out: Tensor, lse: Tensor,
+                                is_causal: bool, scale: Optional[float], dbias: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    *grads, dscores = gradients_by_torch(dout, q, k, v, mask, out, lse, is_causal, scale)
+    return *grads, _of_bias(dscores, mask, q) if dbias else dscores.new_empty(0)
 
 
 def _of_bias(dscores: Tensor, bias: Tensor, q: Tensor) -> Tensor:
