@@ -46,10 +46,8 @@ class Clusters final : public GroupNormFamily {
          {"kTurns", {1}}});
   }
   std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
-  std::vector<Config> defaults(const Problem&, const DeviceInfo&,
-                               const ParameterSpace&) const override {
-    return {};
-  }
+  std::optional<double> rank(const Problem& problem, const Config& config,
+                             const DeviceInfo& device) const override;
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
     const GroupNormTiling t = group_norm_tiling(group_norm_of(problem), config);
     return {{"vitune_group_norm_cluster", static_cast<int>(t.threads), t.cluster_bytes()}};
@@ -80,6 +78,17 @@ std::vector<Constraint> Clusters::rules(const Problem& asked, const DeviceInfo& 
         return formatted("{} bytes, {} there are", t.cluster_bytes(), shared);
       }));
   return rules;
+}
+
+// Pairs alone: of larger clusters none was faster.
+std::optional<double> Clusters::rank(const Problem& problem, const Config& config,
+                                     const DeviceInfo& device) const {
+  constexpr double kExchange = 1;
+  if (config.at("kChunks") != 2 || config.at("kEarlyStart") != 1 || config.at("kStreaming") != 0) {
+    return std::nullopt;
+  }
+  const GroupNormProblem& p = group_norm_of(problem);
+  return group_norm_steps(p, group_norm_tiling(p, config), device, 512, 128) + kExchange;
 }
 
 }  // namespace

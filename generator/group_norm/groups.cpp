@@ -26,8 +26,6 @@ class Groups final : public GroupNormFamily {
   std::string_view template_name() const override { return "groups"; }
 };
 
-// Steps of the device with a thousand threads on each SM, as many as the grid fills; a second
-// kernel and a second pass have their price, narrow accesses theirs.
 std::optional<double> Groups::rank(const Problem& problem, const Config& config,
                                    const DeviceInfo& device) const {
   const std::int64_t starts_early = device.cc_major >= 9 ? 1 : 0;
@@ -37,12 +35,9 @@ std::optional<double> Groups::rank(const Problem& problem, const Config& config,
   }
   const GroupNormProblem& p = group_norm_of(problem);
   const GroupNormTiling t = group_norm_tiling(p, config);
-  const double sms = std::max(device.sm_count, 1);
-  const double ctas = static_cast<double>(group_norm_tiles(p, t.groups) * t.chunks);
-  const double threads = std::min(ctas * static_cast<double>(t.threads), 1024.0 * sms);
-  const double vectors = static_cast<double>(p.elements()) / static_cast<double>(t.vector);
-  const double steps = vectors / threads + static_cast<double>(t.threads) / 512;
-  return t.chunks == 1 ? steps : 1.5 * steps + 6;
+  if (t.chunks == 1) return group_norm_steps(p, t, device, 512, 128);
+  // A second kernel and a second pass, which have more threads to wait for memory.
+  return 1.5 * group_norm_steps(p, t, device, 1024, 512) + 6;
 }
 
 std::vector<KernelNeeds> Groups::kernels(const Problem& problem, const Config& config) const {

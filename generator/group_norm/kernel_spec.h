@@ -68,6 +68,12 @@ GroupNormTiling group_norm_tiling(const GroupNormProblem& problem, const Config&
 
 // Groups, or slices of them, that one CTA or all chunks' work on.
 std::int64_t group_norm_tiles(const GroupNormProblem& problem, std::int64_t groups);
+// Steps of `sm_threads` threads on each SM, as many as the grid fills, and one more for each
+// `together` threads of a CTA that wait for each other: for the choice among configs without any
+// measurement.
+double group_norm_steps(const GroupNormProblem& problem, const GroupNormTiling& tiling,
+                        const DeviceInfo& device, double sm_threads, double together);
+
 // The families: whole groups or chunks (groups.cpp), clusters (clusters.cpp), waves of a grid whose
 // CTAs run at once (grid.cpp). Plans of the last: Error(kUnsupported) where the device holds fewer
 // CTAs, Error(kFailure) where its waves are none of the problem's.

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator/group_norm/operator.h"
 
+#include <algorithm>
 #include <tuple>
+#include <vector>
 
 #include "core/format.h"
 #include "generator/group_norm/kernel_spec.h"
@@ -34,11 +36,20 @@ class GroupNorm final : public OperatorOf<GroupNormProblem> {
   std::string example() const override {
     return "group_norm bf16 n=2 c=320 l=4096 g=32 weight bias silu";
   }
-  // In waves, where they serve, comes before what goes through the tensor twice.
   std::span<const Family* const> families() const override {
     static const Family* const all[] = {&group_norm_grid(), &group_norm_clusters(),
                                         &group_norm_groups()};
     return all;
+  }
+
+  // By their ranks; in waves, which have none, comes before what goes through the tensor twice.
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override {
+    std::vector<Config> configs = Operator::defaults(problem, device, space);
+    std::ranges::stable_sort(configs, {}, [&](const Config& config) {
+      return family_of(config).rank(problem, config, device).value_or(0);
+    });
+    return configs;
   }
 
   std::vector<TensorSpec> tensors(const Problem& problem) const override {

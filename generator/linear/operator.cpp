@@ -48,11 +48,8 @@ class Linear final : public OperatorOf<LinearProblem> {
   Demand demand(const Problem& problem, const DeviceInfo&) const override {
     const LinearProblem& p = of(problem);
     const double results = static_cast<double>(p.m) * static_cast<double>(p.n);
-    const LinearActivation function = p.has_pre() ? p.derivative : p.activation;
-    const bool has_exponential =
-        function != LinearActivation::kNone && function != LinearActivation::kRelu;
     return {.tensor_flops = p.flops(),
-            .exponentials = has_exponential ? results : 0,
+            .exponentials = p.has_exponential() ? results : 0,
             .bytes = p.min_bytes()};
   }
 
@@ -103,13 +100,19 @@ class Linear final : public OperatorOf<LinearProblem> {
 
 std::vector<Config> Linear::defaults(const Problem& problem, const DeviceInfo& device,
                                      const ParameterSpace& space) const {
-  std::vector<Config> configs;
-  for (const GemmFamily* family : {&linear_sm90(), &linear_sm80(), &linear_sm90_split_k()}) {
+  // Those on wgmma by their ranks, which are of one kind; mma.sync behind them.
+  std::vector<Config> configs, others;
+  for (const GemmFamily* family : {&linear_sm90(), &linear_sm90_split_k(), &linear_sm80()}) {
     if (family->refusal(problem, device)) continue;
+    std::vector<Config>& those = family == &linear_sm80() ? others : configs;
     for (Config& config : family->defaults(problem, device, space)) {
-      configs.push_back(std::move(config));
+      those.push_back(std::move(config));
     }
   }
+  configs = cheapest(configs, configs.size(), [&](const Config& config) {
+    return gemm_family(linear_families(), config).rank(problem, config, device);
+  });
+  for (Config& config : others) configs.push_back(std::move(config));
   if (configs.empty() && of(problem).has_moments()) {
     const auto why = linear_sm90().refusal(problem, device);
     throw Error(ErrorCode::kUnsupported,

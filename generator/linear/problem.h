@@ -84,6 +84,11 @@ struct LinearProblem {
   bool has_mean() const { return norm == LinearNorm::kLayer || norm == LinearNorm::kMoments; }
   bool has_rstd() const { return norm == LinearNorm::kLayer || norm == LinearNorm::kRms; }
   bool has_pre() const { return derivative != LinearActivation::kNone; }
+  // True if each result takes an exponential.
+  bool has_exponential() const {
+    const LinearActivation function = has_pre() ? derivative : activation;
+    return function != LinearActivation::kNone && function != LinearActivation::kRelu;
+  }
   bool has_moments() const { return moments > 0 || norm == LinearNorm::kMoments; }
   static constexpr std::int64_t kMomentColumns = 32;
   // True if rows of the result, or of the residual, are not simply one after the other.

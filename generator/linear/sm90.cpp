@@ -6,6 +6,7 @@
 
 #include "core/checked.h"
 #include "core/format.h"
+#include "generator/gemm/clocks_sm90.h"
 #include "generator/gemm/rules.h"
 #include "generator/linear/kernel_spec.h"
 #include "templates/linear/sm90_params.cuh"
@@ -87,6 +88,20 @@ std::vector<Constraint> LinearWgmmaFamily::rules(const Problem& problem, const D
   append(rules, tile_rules(tunables_, facts(p), p.m, p.n));
   append(rules, geometry_rules(gemm_sm90_rules().all, tunables_, facts(p)));
   return rules;
+}
+
+double LinearWgmmaFamily::clocks(const LinearProblem& p, const GemmSm90& tile,
+                                 const DeviceInfo& device) {
+  // CTAs of a cluster wait for each other where they share a step, and where parts are added.
+  constexpr double kShare = 400, kPart = 500;
+  const std::int64_t sms = sms_of(device, kUsualSms);
+  const std::int64_t ctas = units_of(tile, p.m, p.n) * tile.cluster() * tile.parts;
+  const std::int64_t steps = ceil_div(ceil_div(p.k, std::int64_t{GemmSm90::kDepth}), tile.parts);
+  const double products = static_cast<double>(steps) *
+                          step_clocks(tile, static_cast<double>(ctas), static_cast<double>(sms));
+  const double waits = (tile.pair > 0 ? kShare : 0) + (tile.parts > 1 ? kPart * tile.parts : 0);
+  return waits + tile_clocks(tile, static_cast<double>(ceil_div(ctas, sms)), products,
+                             p.has_exponential() ? 2 : 1);
 }
 
 std::string LinearWgmmaFamily::templates() const {

@@ -62,6 +62,9 @@ class LinearWgmmaFamily : public GemmFamily {
   const Tunables<GemmSm90>& members() const { return tunables_; }
   // The facts that no config changes.
   GemmSm90 facts(const LinearProblem& problem) const;
+  // Roughly how long a tile's kernel takes: ranks of both families compare.
+  static double clocks(const LinearProblem& problem, const GemmSm90& tile,
+                       const DeviceInfo& device);
 
  private:
   std::string kernel_;

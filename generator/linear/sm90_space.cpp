@@ -2,7 +2,6 @@
 // values without tuning.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 
 #include "core/checked.h"
 #include "core/format.h"
@@ -18,22 +17,35 @@ using Shape = GemmSm90;
 constexpr std::int64_t kMostBoxStride = std::int64_t{1} << 40;  // bytes, exclusive
 constexpr std::int64_t kWidestTile = 256;
 
-// Forms worth weighing, each with as many stages as fit.
+// Forms worth weighing, each with as many stages as fit. Few of them are pairs: two CTAs that share
+// an operand gain where rows are few and tiles wide, and nothing elsewhere.
 struct Form {
-  std::int64_t m, n, groups, schedule, pair, lead;
+  std::int64_t m, n, groups, schedule, pair;
 };
 constexpr Form kForms[] = {
-    {192, 192, 3, Shape::kShared, 1, 1}, {128, 192, 2, Shape::kPingPong, 2, 0},
-    {128, 256, 2, Shape::kShared, 2, 1}, {256, 176, 2, Shape::kShared, 1, 1},
-    {256, 128, 2, Shape::kShared, 1, 1}, {128, 240, 2, Shape::kShared, 2, 1},
-    {128, 160, 2, Shape::kShared, 1, 1}, {128, 128, 2, Shape::kShared, 1, 1},
-    {128, 96, 2, Shape::kShared, 1, 1},  {128, 80, 2, Shape::kShared, 1, 1},
-    {128, 64, 2, Shape::kShared, 1, 0},  {64, 256, 1, Shape::kShared, 0, 0},
-    {64, 160, 1, Shape::kShared, 0, 0},  {64, 128, 1, Shape::kShared, 0, 0},
-    {64, 96, 1, Shape::kShared, 0, 0},   {64, 80, 1, Shape::kShared, 0, 0},
-    {64, 64, 1, Shape::kShared, 0, 0},   {64, 48, 1, Shape::kShared, 0, 0},
-    {64, 32, 1, Shape::kShared, 0, 0},
+    {192, 192, 3, Shape::kShared, 0},   {192, 144, 3, Shape::kShared, 0},
+    {192, 128, 3, Shape::kShared, 0},   {192, 96, 3, Shape::kShared, 0},
+    {128, 256, 2, Shape::kShared, 0},   {256, 176, 2, Shape::kShared, 0},
+    {256, 128, 2, Shape::kShared, 0},   {128, 192, 2, Shape::kPingPong, 0},
+    {192, 128, 2, Shape::kPingPong, 0}, {128, 128, 2, Shape::kPingPong, 0},
+    {192, 96, 2, Shape::kPingPong, 0},  {64, 192, 2, Shape::kPingPong, 0},
+    {64, 128, 2, Shape::kPingPong, 0},  {64, 160, 1, Shape::kShared, 0},
+    {64, 128, 1, Shape::kShared, 0},    {64, 96, 1, Shape::kShared, 0},
+    {64, 96, 1, Shape::kShared, 2},     {64, 80, 1, Shape::kShared, 0},
+    {64, 80, 1, Shape::kShared, 2},     {64, 64, 1, Shape::kShared, 0},
+    {64, 48, 1, Shape::kShared, 0},     {64, 32, 1, Shape::kShared, 0},
 };
+
+std::int64_t steps_of(const LinearProblem& p) { return ceil_div(p.k, std::int64_t{Shape::kDepth}); }
+
+// Wide stores are worth a stage in ping-pong and where tiles have few steps, but not the fourth
+// stage of a long loop.
+bool wants_wide_stores(const Form& form, std::int64_t steps, std::int64_t stages) {
+  constexpr std::int64_t kFewSteps = 6;
+  const bool is_known = form.schedule == Shape::kPingPong || form.groups == 3;
+  return is_known && (form.schedule == Shape::kPingPong || steps <= kFewSteps) &&
+         stages >= std::min<std::int64_t>(4, steps / 2);
+}
 
 }  // namespace
 
@@ -119,23 +131,10 @@ ConfigWords LinearSm90::own_words(const Config& config) const {
   return words;
 }
 
-// Clocks, roughly: rounds of the device, each as long as a tile's products or its operands take,
-// and what is left of its epilogue.
-std::optional<double> LinearSm90::rank(const Problem& problem, const Config& c,
+std::optional<double> LinearSm90::rank(const Problem& problem, const Config& config,
                                        const DeviceInfo& device) const {
-  constexpr double kL2Bytes = 35, kStart = 2500, kResults = 24;
   const LinearProblem& p = linear_of(problem);
-  const Shape tile = shape(p, c);
-  const double sms = static_cast<double>(sms_of(device, kUsualSms));
-  const double m = tile.block_m, n = tile.block_n;
-  const double x = tile.pair == 1 ? m / 2 : m, w = tile.pair == 2 ? n / 2 : n;
-  const double steps = static_cast<double>(ceil_div(p.k, Shape::kDepth));
-  // 64 rows take as long as a whole instruction of their columns.
-  const double step = std::max(m * n / 32, (x + w) * 128 / kL2Bytes);
-  const double hidden = tile.schedule == Shape::kShared && tile.lead == 0 ? 1 : 0.6;
-  const double tiles = static_cast<double>(units_of(tile, p.m, p.n) * tile.cluster());
-  const double rounds = std::ceil(tiles / sms);
-  return kStart + rounds * (steps * step + hidden * m * n / kResults);
+  return clocks(p, shape(p, config), device);
 }
 
 std::vector<Config> LinearSm90::defaults(const Problem& problem, const DeviceInfo& device,
@@ -144,11 +143,12 @@ std::vector<Config> LinearSm90::defaults(const Problem& problem, const DeviceInf
   const LinearProblem& p = linear_of(problem);
   std::vector<Config> configs;
   const auto weigh = [&](const Form& form) {
-    for (const std::int64_t pair : {form.pair, std::int64_t{0}}) {
+    for (const std::int64_t wide : {1, 0}) {
       Config config = config_of(
-          members(), {form.m, form.n, 0, 1, form.groups, form.schedule, pair, 0, form.lead});
+          members(), {form.m, form.n, 0, 1, form.groups, form.schedule, form.pair, wide, 0});
       const int fit = shape(p, config).most_stages(static_cast<int>(device.shared_per_block));
       config.set("kStages", std::min(fit, Shape::kMostStages));
+      if (wide != 0 && !wants_wide_stores(form, steps_of(p), fit)) continue;
       config = whole(std::move(config));
       if (space.explain(config)) continue;
       configs.push_back(std::move(config));
@@ -157,7 +157,7 @@ std::vector<Config> LinearSm90::defaults(const Problem& problem, const DeviceInf
   };
   for (const Form& form : kForms) weigh(form);
   // Few rows with wide blocks of moments, which no form's tile has whole.
-  if (configs.empty() && p.moments > 0) weigh({64, p.moments, 1, Shape::kShared, 0, 0});
+  if (configs.empty() && p.moments > 0) weigh({64, p.moments, 1, Shape::kShared, 0});
   return cheapest(configs, kMost,
                   [&](const Config& config) { return rank(problem, config, device); });
 }

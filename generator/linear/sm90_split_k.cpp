@@ -50,6 +50,11 @@ class LinearSm90Parts final : public LinearWgmmaFamily {
     return formatted("{} steps of k are not divided", steps);
   }
   std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
+  std::optional<double> rank(const Problem& problem, const Config& config,
+                             const DeviceInfo& device) const override {
+    const LinearProblem& p = linear_of(problem);
+    return clocks(p, shape(p, config), device);
+  }
   std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
                                const ParameterSpace& space) const override;
   GemmBlock block(const Config& config) const override {
@@ -92,26 +97,26 @@ std::vector<Constraint> LinearSm90Parts::rules(const Problem& problem,
   return rules;
 }
 
-// For each number of parts the narrowest tiles of which no SM gets a second one.
+// Of each number of parts the tiles that rank first, if no SM gets a second one.
 std::vector<Config> LinearSm90Parts::defaults(const Problem& problem, const DeviceInfo& device,
                                               const ParameterSpace& space) const {
   const LinearProblem& p = linear_of(problem);
-  const std::vector<std::int64_t> widths = tunables().front().values;
-  std::vector<Config> configs;
+  const auto cost = [&](const Config& config) { return rank(problem, config, device); };
+  std::vector<Config> best;  // of each number of parts
   for (const std::int64_t parts : {4, 2}) {
-    for (const std::int64_t columns : widths) {
+    std::vector<Config> configs;
+    for (const std::int64_t columns : {32, 64, 96, 128}) {
       Config config = config_of(members(), {columns, 0, parts});
       const Shape tile = shape(p, config);
       config.set("kStages", std::min(most_stages(tile, device.shared_per_block),
                                      std::max<std::int64_t>(steps_of_part(p, tile), 2)));
       if (units_of(tile, p.m, p.n) * parts > sms_of(device, kUsualSms)) continue;
       config = whole(std::move(config));
-      if (space.explain(config)) continue;
-      configs.push_back(std::move(config));
-      break;
+      if (!space.explain(config)) configs.push_back(std::move(config));
     }
+    for (Config& config : cheapest(configs, 1, cost)) best.push_back(std::move(config));
   }
-  return configs;
+  return cheapest(best, best.size(), cost);
 }
 
 }  // namespace

@@ -209,6 +209,20 @@ TEST(GroupNormTest, LargeGroupsAreChunkedAndSmallOnesWhole) {
   EXPECT_EQ(chunks("bf16 n=256 c=512 l=16 g=8 nhwc weight bias mish"), 1);
 }
 
+// As the trials of an H200 and an H100 speak for.
+TEST(GroupNormTest, DefaultsAreOneWarpForSmallGroupsAndPairsOfCtasWhereSmsWouldBeIdle) {
+  const auto first = [](const char* text) {
+    const GroupNormProblem p = GroupNormProblem::parse(text);
+    return testing_support::defaults_of(p, testing_support::h200_device()).front();
+  };
+  EXPECT_EQ(first("bf16 n=256 c=512 l=16 g=8 weight bias mish").at("kThreads"), 32);
+  EXPECT_EQ(first("bf16 n=2 c=1280 l=256 g=32 nhwc weight bias silu").at("kThreads"), 320);
+  const Config pair = first("bf16 n=2 c=320 l=4096 g=32 weight bias silu");
+  EXPECT_EQ(pair.at("kCluster"), 1);
+  EXPECT_EQ(pair.at("kChunks"), 2);
+  EXPECT_EQ(first("bf16 n=64 c=320 l=4096 g=32 weight bias silu").at("kCluster"), 0);
+}
+
 GroupNormParams params_of(const KernelLaunch& launch) {
   GroupNormParams params;
   EXPECT_EQ(launch.params.size(), sizeof(params));

@@ -509,12 +509,32 @@ TEST(LinearPlanTest, Sm90PartsLaunchAClusterForEachTileWhereTilesAreFew) {
   const auto words = [&](const Config& config) {
     return linear().words(*ProblemPtr(p), config).text;
   };
-  EXPECT_EQ(words(first[0]), "sm90_split_k 64x96 4p s8");  // 4 x 8 tiles, 128 CTAs
-  EXPECT_EQ(words(first[1]), "sm90_split_k 64x48 2p s8");
+  EXPECT_EQ(words(first[0]), "sm90_split_k 64x64 2p s8");  // 4 x 12 tiles, 96 CTAs
+  EXPECT_EQ(words(first[1]), "sm90_split_k 64x96 4p s8");  // 4 x 8 tiles, 128 CTAs
   EXPECT_TRUE(configs(LinearProblem::parse("linear bf16 m=6304 n=3072 k=768 bias")).empty());
   EXPECT_TRUE(configs(LinearProblem::parse("linear bf16 m=197 n=768 k=192 bias")).empty());
   for (const Config& config : configs(LinearProblem::parse("linear bf16 m=64 n=64 k=448"))) {
     EXPECT_EQ(config.at("kSplits"), 2) << "seven steps are not four parts of two";
+  }
+}
+
+// One problem of each class that the trials of an H200 tell apart.
+TEST(LinearPlanTest, DefaultsHaveTheFormThatTrialsSpeakFor) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"linear bf16 m=25216 n=3072 k=768 bias act=gelu", "sm90 ping 128x192 2g s4 wide"},
+      {"linear bf16 m=12608 n=3072 k=768 wt", "sm90 ping 128x192 2g s4 wide"},
+      {"linear bf16 m=6304 n=768 k=3072 bias residual", "sm90 coop 192x192 3g s4"},
+      {"linear bf16 m=6272 n=384 k=1536 bias residual", "sm90 coop 192x96 3g s5"},
+      {"linear bf16 m=100352 n=384 k=96 bias act=gelu", "sm90 coop 192x192 3g s3 wide"},
+      {"linear bf16 m=1576 n=768 k=3072 bias residual", "sm90 coop 64x160 1g s7"},
+      {"linear bf16 m=197 n=768 k=768 bias residual", "sm90 coop 64x32 1g s8"},
+      {"linear bf16 m=197 n=3072 k=768 bias act=gelu", "sm90 coop 64x96 1g s8 pair_m"},
+      {"linear bf16 m=197 n=768 k=3072 bias residual", "sm90_split_k 64x64 2p s8"},
+  };
+  for (const auto& [text, words] : cases) {
+    const ProblemPtr problem = parse_problem(text);
+    const Config config = default_config(*problem, testing_support::h200_device());
+    EXPECT_EQ(linear().words(*problem, config).text, words) << text;
   }
 }
 

@@ -21,20 +21,10 @@
 #include "db/store.h"
 #include "generator/operator.h"
 #include "runtime/dispatch/dispatcher.h"
+#include "tests/runtime/shipped_evidence.h"
 
 namespace vitune {
 namespace {
-
-std::unique_ptr<Store> shipped() {
-  return Store::open(std::string(VITUNE_SOURCE_DIR) + "/data/winners.db", Access::kReadOnly);
-}
-
-DeviceInfo shipped_device(Store& store, std::string_view name) {
-  for (DeviceInfo& device : store.devices()) {
-    if (device.name.find(name) != std::string::npos) return device;
-  }
-  throw std::runtime_error("no such GPU is shipped");
-}
 
 // The rows of one device alone.
 LayeredStore rows_of(Store& all, const DeviceInfo& device) {
@@ -45,28 +35,6 @@ LayeredStore rows_of(Store& all, const DeviceInfo& device) {
     store->put_trials(device, entry.problem, all.trials(device, entry.problem));
   }
   return LayeredStore(std::move(store), nullptr);
-}
-
-// The time of `config` over the winner's on the winner's device: by the final race, else by the
-// trials of both. Nothing if it was not measured there.
-std::optional<double> loss_of(Store& all, const WinnerEntry& entry, const Config& config) {
-  const Winner& winner = entry.winner;
-  if (config == winner.config) return 0;
-  if (config == winner.runner_up) return std::max(0.0, winner.lead_percent / 100);
-  const ProblemPtr problem = parse_problem(entry.problem.text);
-  const auto us = [&](const Config& each) {
-    const auto trial = all.find_trial(entry.device, entry.problem, each);
-    return trial && trial->status == TrialStatus::kOk
-               ? trial->measurement.by(winner.objective).median_us
-               : 0.0;
-  };
-  const double own = us(winner.config), other = us(config);
-  if (own > 0 && other > 0) return std::max(0.0, other / own - 1);
-  const double raced = winner.measurement.by(winner.objective).median_us;
-  if (winner.default_us && config == default_config(*problem, entry.device)) {
-    return std::max(0.0, *winner.default_us / raced - 1);
-  }
-  return std::nullopt;
 }
 
 struct Figures {
