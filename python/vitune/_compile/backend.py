@@ -20,7 +20,7 @@ from .._runtime.context import Selection
 from .._runtime.errors import InvalidArgument, VituneError
 from .._runtime.structs import NOT_TUNED_HERE, VERSION
 from . import by_name, decompositions
-from .graph import benchmark, checkpoints, dead_rows, distinct, inputs as graph_inputs, subgraph, tokens
+from .graph import benchmark, checkpoints, dead_rows, distinct, inputs as graph_inputs, subgraph, tokens, unfrozen
 from .graph.benchmark import Times
 from .graph.folded_parameters import FoldedParameters, FoldCache
 from .graph.layouts import Layouts, Misfits
@@ -117,6 +117,7 @@ class Backend:
         module.graph = copied(module.graph)  # Dynamo goes on with its own, whose inputs must stay what they are
         before = [*module.graph.nodes, *(node for body in checkpoints.bodies(module) for node in body.graph.nodes)]
         checkpoints.copy_bodies(module)
+        unfrozen.guard(module.graph)
         prepared = FoldedParameters(self.store, module.graph, inputs)
         with subgraph.compiled_with(self._inductor.config):
             graph = self._rewritten(module, prepared)
