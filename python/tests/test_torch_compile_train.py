@@ -433,7 +433,8 @@ class RanksTest(unittest.TestCase):
             done = subprocess.run([sys.executable, "-W", "ignore", "-m", "tests.training_ranks", folder], capture_output=True, text=True,
                                   cwd=pathlib.Path(__file__).parents[1])
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        for way in ("DDP, ddp_optimizer, autocast True", "DDP, python_reducer, autocast False", "DDP, no_sync", "FSDP2: [2, 2, 2]"):
+        for way in ("DDP, ddp_optimizer, autocast True", "DDP, python_reducer, autocast False", "DDP, no_sync", "FSDP2, block, then shard: [2, 2, 2]",
+                    "FSDP2, shard, then block: [2, 2, 2]", "FSDP2, shard, then whole: [6]"):
             self.assertEqual(done.stdout.count(way), 2, done.stdout)
         if DEVICE is not None:  # each block's attention and norm, and once more those that are checkpointed
             for way in ("DDP", "FSDP2"):
