@@ -21,10 +21,10 @@ _ACCUMULATE, _CLASSES, _RANKS = 2, 10, 2
 
 
 def _sharded(way: str, device: str, small: bool, narrow: bool) -> torch.nn.Module:
-    """RoPE on the patches, register tokens, LayerScale, SwiGLU, drop path."""
+    """RoPE on the patches, register tokens, LayerScale, SwiGLU, drop path. From LayerScales of 1e-5, as they begin, blocks would learn nothing."""
     torch.manual_seed(0)
     sizes = {"img_size": 64, "embed_dim": 32, "num_heads": 2, "depth": 2} if small else {"img_size": 224}
-    model = timm.create_model("vit_small_plus_patch16_dinov3", num_classes=_CLASSES, drop_path_rate=0.1, **sizes).to(device).train()
+    model = timm.create_model("vit_small_plus_patch16_dinov3", num_classes=_CLASSES, drop_path_rate=0.1, init_values=0.1, **sizes).to(device).train()
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if narrow else MixedPrecisionPolicy()
     for place, block in enumerate(model.blocks):
         block = checkpoint_wrapper(block)
