@@ -32,6 +32,7 @@ PROGRAMS = {
     "timm_loop": Program("timm's loop: AMP, EMA, mixup, drop path, channels_last, accumulation", ("timm",)),
     "trainer": Program("transformers' Trainer on ViT, then on DINOv2", ("transformers", "accelerate")),
     "lightning_fit": Program("Lightning's Trainer", ("lightning", "torchvision")),
+    "fsdp2": Program("timm's DINOv3 in two processes, by FSDP2 with activation checkpointing; on GPUs it takes two", ("timm",)),
     "lora": Program("peft's LoRA on a ViT, merged, unmerged, saved and loaded", ("peft", "transformers")),
 }
 #: Of losses, at any step: AMP rounds by 2^-9, and a step's update hands on what it rounded.

@@ -59,13 +59,12 @@ If the training loop is yours, use [`vitune.train_step`](python.md#training-step
 | timm's `train.py` | no line: `--torchcompile vitune`, and `--torchcompile-mode` as usual; vitune must be installed |
 | transformers' `Trainer` | before `Trainer(model, ...)`. Do not use its option `torch_compile_backend="vitune"`: accelerate accepts only the names on its own list |
 | Lightning's `Trainer` | before `trainer.fit(...)`, on the model that the module holds |
-| FSDP2 | on each block, after `checkpoint_wrapper(block)` and before `fully_shard(block)` |
+| FSDP2 | on each block, after `checkpoint_wrapper(block)` and before `fully_shard(block)`; after it, or on the whole model at the end, works too. On GPUs `MixedPrecisionPolicy(torch.bfloat16)` leaves layers and norms to PyTorch, since their parameters have 16 bits: take autocast instead |
 | peft | after `get_peft_model(...)`. Merging, unmerging and loading an adapter between steps need nothing more |
 
 `"training": True` is needed because without it, and without a mode that captures CUDA graphs, vitune leaves to Inductor what needs a gradient: there Python's own time decides ([python.md](python.md#training-in-compiled-models)).
 
-`benchmarks/programs/run.py PROGRAM` runs timm's pieces, both `Trainer`s and peft, with random weights and generated images, by eager mode, `torch.compile` and vitune. It fails if losses differ. This is tested on a CPU (`python/tests/test_programs.py`), and FSDP2
-with two processes (`python/tests/training_ranks.py`). What these programs gain on a GPU is not measured yet.
+`benchmarks/programs/run.py PROGRAM` runs timm's pieces, both `Trainer`s, FSDP2 on timm's DINOv3 and peft, with random weights and generated images, by eager mode, `torch.compile` and vitune. It fails if losses differ. This is tested on a CPU (`python/tests/test_programs.py`; FSDP2 with two processes). What these programs gain on a GPU is not measured yet.
 
 What stays PyTorch's: attention with dropout if it has a bias or a mask or lies in windows, SwinV2's attention, LayerScale and drop path except in the places that [python.md](python.md#training-in-compiled-models) lists, and the optimizer.
 What `train_step` refuses, and what to do instead, is in the table of [training steps](python.md#training-steps).

@@ -4,6 +4,7 @@
 import contextlib
 import importlib
 import importlib.util
+import subprocess
 import sys
 import unittest
 from unittest import mock
@@ -76,6 +77,15 @@ class ProgramsTest(unittest.TestCase):
 
     def test_lora(self):
         self.expect_alike("lora", 1e-3)
+
+    @unittest.skipUnless(importlib.util.find_spec("timm"), "timm is not installed")
+    @unittest.skipUnless(torch.distributed.is_available() and torch.distributed.is_gloo_available(), "PyTorch has no gloo")
+    def test_fsdp2(self):
+        done = subprocess.run([sys.executable, "-W", "ignore", "-m", "tests.program_ranks", "8"], capture_output=True, text=True,
+                              cwd=ROOT / "python")
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        for way in ("fp32: 8 steps, 28 places train", "bf16: 8 steps, 28 places train"):
+            self.assertEqual(done.stdout.count(way), 2, done.stdout)
 
 
 if __name__ == "__main__":

@@ -238,6 +238,32 @@ class PatternTest(TrainCase):
             compiled(torch.randn(2, 24))
         self.assertFalse(any(call.trains for call in vitune.report(compiled).calls))
 
+    def test_what_is_unfrozen_later_trains(self):
+        """torch.compile alone leaves it without a gradient: Dynamo does not look at parameters again."""
+        x = torch.randn(2, 5, 24)
+        for by in ("module", "step", "name"):
+            with self.subTest(by):
+                torch._dynamo.reset()
+                model = nn.Sequential(Mlp(), nn.Linear(24, 24))
+                model[0].requires_grad_(False)
+                optimizer = torch.optim.SGD(model.parameters(), 0.1)
+                if by == "name":
+                    model.compile(backend="vitune", options={"training": True})
+                called = vitune.compile(model, replace=["linear_train"]) if by == "module" else model
+                train = vitune.train_step(called, lambda model, x: model(x).square().mean(), optimizer, capture=False, compile=by == "step")
+                train(x)
+                self.assertTrue(getattr(torch._dynamo.config, "skip_tensor_guards_with_matching_dict_tags", True))  # the program's setting
+                model[0].fc1.requires_grad_(True)
+                plain = nn.Sequential(Mlp(), nn.Linear(24, 24))
+                plain.load_state_dict(model.state_dict())
+                plain[0].fc2.requires_grad_(False)
+                plain(x).square().mean().backward()
+                train(x)
+                for parameter, right in zip(model.parameters(), plain.parameters(), strict=True):
+                    self.assertEqual(parameter.grad is None, right.grad is None)
+                    if right.grad is not None:
+                        torch.testing.assert_close(parameter.grad, right.grad)
+
     def test_layers_on_two_sides_of_no_grad_stay_apart(self):
         class Stopped(Mlp):
             def forward(self, x):
@@ -397,7 +423,8 @@ class RanksTest(unittest.TestCase):
             done = subprocess.run([sys.executable, "-W", "ignore", "-m", "tests.training_ranks", folder], capture_output=True, text=True,
                                   cwd=pathlib.Path(__file__).parents[1])
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        for way in ("DDP, ddp_optimizer, autocast True", "DDP, python_reducer, autocast False", "DDP, no_sync", "FSDP2: [2, 2, 2]"):
+        for way in ("DDP, ddp_optimizer, autocast True", "DDP, python_reducer, autocast False", "DDP, no_sync", "FSDP2, block, then shard: [2, 2, 2]",
+                    "FSDP2, shard, then block: [2, 2, 2]", "FSDP2, shard, then whole: [6]"):
             self.assertEqual(done.stdout.count(way), 2, done.stdout)
         if DEVICE is not None:  # each block's attention and norm, and once more those that are checkpointed
             for way in ("DDP", "FSDP2"):

@@ -92,19 +92,27 @@ def without_sync(x):
 def by_fsdp(x):
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    def sharded(compiles):
-        whole = model().bfloat16().float()
+    def sharded(order):
+        """The model, what is called, and what was compiled."""
+        whole, compiled = model().bfloat16().float(), []
         whole[1] = Checkpointed(whole[1])
-        blocks = [vitune.compile(block, replace=["linear_train", "norm_train"]) if compiles else block for block in whole]
-        for place, block in enumerate(blocks):
-            whole[place] = fully_shard(block, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
-        return blocks, fully_shard(whole)
-    torch._dynamo.reset()
-    blocks, ours = sharded(True)
-    _, theirs = sharded(False)
-    want = gradients(theirs, list(theirs.parameters()), x, False)
-    expect_alike("FSDP2", gradients(ours, list(ours.parameters()), x, False), want, 2e-2)
-    print(f"FSDP2: {[trained(block) for block in blocks]} places train\n{vitune.report(blocks[0])}")
+
+        def compile_of(module, *orders):
+            if order in orders:
+                module = vitune.compile(module, replace=["linear_train", "norm_train"])
+                compiled.append(module)
+            return module
+        for place, block in enumerate(whole):
+            block = fully_shard(compile_of(block, "block, then shard"), mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+            whole[place] = compile_of(block, "shard, then block")
+        return whole, compile_of(fully_shard(whole), "shard, then whole"), compiled
+    theirs, train, _ = sharded("")
+    want = gradients(train, list(theirs.parameters()), x, False)
+    for order in ("block, then shard", "shard, then block", "shard, then whole"):
+        torch._dynamo.reset()
+        ours, train, compiled = sharded(order)
+        expect_alike(f"FSDP2, {order}", gradients(train, list(ours.parameters()), x, False), want, 2e-2)
+        print(f"FSDP2, {order}: {[trained(module) for module in compiled]} places train\n{vitune.report(compiled[0])}")
 
 
 class Attending(nn.Module):

@@ -20,7 +20,7 @@ from .._runtime.errors import InvalidArgument, VituneError, reason_of
 from .._runtime.structs import NOT_TUNED_HERE, VERSION
 from . import by_name, checkpoints, inputs as graph_inputs
 from .folded_parameters import FoldedParameters, FoldCache
-from .patterns import benchmark, dead_rows, distinct, every, subgraph, tokens
+from .patterns import benchmark, dead_rows, distinct, every, subgraph, tokens, unfrozen
 from .patterns.benchmark import Times
 from .patterns.layouts import leave_misfits
 from .patterns.match import (FusionPattern, Match, NoMatch, Rewrite, copied, gradients_at, is_transformed, module_of, value_of,
@@ -90,6 +90,7 @@ class Backend:
         module.graph = copied(module.graph)  # Dynamo goes on with its own, whose inputs must stay what they are
         before = [*module.graph.nodes, *(node for body in checkpoints.bodies(module) for node in body.graph.nodes)]
         checkpoints.copy_bodies(module)
+        unfrozen.guard(module.graph)
         prepared = FoldedParameters(self.store, module.graph, inputs)
         with subgraph.compiled_with(self._inductor.config):
             graph = self._rewritten(module, prepared)
