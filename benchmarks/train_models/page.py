@@ -59,7 +59,7 @@ If the training loop is yours, use [`vitune.train_step`](python.md#training-step
 | timm's `train.py` | no line: `--torchcompile vitune`, and `--torchcompile-mode` as usual; vitune must be installed |
 | transformers' `Trainer` | before `Trainer(model, ...)`. Do not use its option `torch_compile_backend="vitune"`: accelerate accepts only the names on its own list |
 | Lightning's `Trainer` | before `trainer.fit(...)`, on the model that the module holds |
-| FSDP2 | on each block, after `checkpoint_wrapper(block)` and before `fully_shard(block)`; after it, or on the whole model at the end, works too. On GPUs `MixedPrecisionPolicy(torch.bfloat16)` leaves layers and norms to PyTorch, since their parameters have 16 bits: take autocast instead |
+| FSDP2 | on each block, after `checkpoint_wrapper(block)` and before `fully_shard(block)`; after it, or on the whole model at the end, works too. |
 | peft | after `get_peft_model(...)`. Merging, unmerging and loading an adapter between steps need nothing more |
 
 `"training": True` is needed because without it, and without a mode that captures CUDA graphs, vitune leaves to Inductor what needs a gradient: there Python's own time decides ([python.md](python.md#training-in-compiled-models)).
