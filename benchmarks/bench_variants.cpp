@@ -3,9 +3,9 @@
 //
 // Usage: vitune_bench_variants --templates NAME=FOLDER ... [--cases FILE] [--rounds N] [--unjudged]
 //        vitune_bench_variants --templates NAME=FOLDER ... --compile sm_90 [--out FOLDER]
-// A case is a line `GROUP[/NAME]; PROBLEM; CONFIG`. All cases of a group, which have one problem,
-// and all versions of the templates run in one race, so that their times compare; ratios are to
-// the group's first.
+// A case is a line `GROUP[/NAME]; PROBLEM; CONFIG`, of any operator. All cases of a group, which
+// have one problem, and all versions of the templates run in one race, so that their times compare;
+// ratios are to the group's first.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
@@ -28,7 +28,8 @@
 #include "core/env.h"
 #include "core/error.h"
 #include "core/format.h"
-#include "generator/attention/kernel_spec.h"
+#include "generator/operator.h"
+#include "generator/problem.h"
 #include "tuner/judge/verify.h"
 #include "tuner/measure/gpu_lock.h"
 #include "tuner/measure/gpu_timer.h"
@@ -55,7 +56,7 @@ struct Version {
 
 struct Variant {
   std::string group, name;
-  AttentionProblem problem;
+  ProblemPtr problem;
   Config config;
   const Version* version = nullptr;
   CompileRequest request;
@@ -103,14 +104,13 @@ std::vector<Variant> read_cases(std::istream& in, const std::vector<Version>& ve
     }
     const std::string name = trimmed(line.substr(0, first));
     for (const Version& version : versions) {
-      variants.push_back(
-          {name.substr(0, name.find('/')),
-           name + " " + version.name,
-           AttentionProblem::parse(trimmed(line.substr(first + 1, second - first - 1))),
-           Config::parse(trimmed(line.substr(second + 1))),
-           &version,
-           {},
-           {}});
+      variants.push_back({name.substr(0, name.find('/')),
+                          name + " " + version.name,
+                          parse_problem(trimmed(line.substr(first + 1, second - first - 1))),
+                          Config::parse(trimmed(line.substr(second + 1))),
+                          &version,
+                          {},
+                          {}});
     }
   }
   if (variants.empty()) throw Error(ErrorCode::kUsage, "there is no case to race");
@@ -123,7 +123,7 @@ void compile(std::vector<Variant>& variants, const Compiler& compiler, const std
   std::mutex mutex;
   std::exception_ptr failure;
   const auto compile_one = [&](Variant& variant) {
-    variant.request = attention_compile_request(variant.problem, variant.config, arch);
+    variant.request = variant.problem->op().request(*variant.problem, variant.config, arch);
     const std::vector<EmbeddedFile> files = variant.version->files();
     variant.request.source = assemble(variant.request.source.main, files);
     variant.compiled = compiler.compile(variant.request);
@@ -155,7 +155,7 @@ std::vector<Group> groups_of(const std::vector<Variant>& variants) {
     });
     if (group == groups.end()) {
       groups.push_back({&variant});
-    } else if ((*group).front()->problem.text() == variant.problem.text()) {
+    } else if ((*group).front()->problem->text() == variant.problem->text()) {
       group->push_back(&variant);
     } else {
       throw Error(ErrorCode::kUsage,
@@ -200,7 +200,7 @@ bool list_compiled(const std::vector<Variant>& variants, const fs::path& out) {
 // A variant that takes part in its group's race.
 struct Contestant {
   const Variant* variant;
-  CudaKernel kernel;
+  CudaModule module;
   BoundPlan launch;
 };
 
@@ -244,7 +244,7 @@ class Races {
       std::cout << formatted(
           "{:<28} warm {:9.2f} us {:.3f}  cold {:9.2f} us {:.3f}  {} registers{}\n",
           contestants[i].variant->name, warm_us, warm_us / warm, cold_us, cold_us / cold,
-          contestants[i].kernel.registers(),
+          contestants[i].variant->compiled.facts.registers,
           times.low_confidence || lock.contended() ? ", something moved meanwhile" : "");
     }
     std::fflush(stdout);
@@ -259,14 +259,14 @@ class Races {
     };
     if (variant.compiled.status != CompileStatus::kOk) return refuse(variant.compiled.log);
     try {
-      const CudaModule module(*driver_, variant.compiled.cubin);
+      CudaModule module(*driver_, variant.compiled.cubin);
       if (judged_) {
         const Verdict verdict = verifier.verify(module, variant.config);
         if (verdict.status != TrialStatus::kOk) return refuse(verdict.reason);
       }
-      return Contestant{
-          &variant, module.kernel(variant.request.entry),
-          tensors.bind(prepare_plan(module, tensors.problem(), variant.config, device_))};
+      BoundPlan launch =
+          tensors.bind(prepare_plan(module, tensors.problem(), variant.config, device_));
+      return Contestant{&variant, std::move(module), std::move(launch)};
     } catch (const CudaError& error) {
       if (error.sticky()) throw;
       return refuse(error.what());

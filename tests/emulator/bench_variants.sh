@@ -32,6 +32,12 @@ config=$(tr -d '\n' <<< "$config")
 grep -q '^small/32 now .*warm .* us 1.000' "$folder/out" || fail "no ratio to the first"
 [ "$(grep -c '^small/.* broken .*the kernel' "$folder/out")" -eq 2 ] || fail "verdicts: $(cat "$folder/out")"
 
+# Another operator than attention.
+echo "rows; norm fp16 m=37 d=64 weight bias; kEarlyStart=0 kPersistent=0 kRowThreads=4 kRows=32 kSmWarps=32 kStreaming=0 kVector=8" |
+  "$bench" --templates now="$templates" --rounds 3 > "$folder/out" 2> "$folder/errors" ||
+  fail "norm: status $?: $(cat "$folder/errors")"
+grep -q '^rows now .*warm .* us 1.000' "$folder/out" || fail "norm: $(cat "$folder/out")"
+
 for wrong in "--templates now=$folder/nothing" "--templates now=$templates --cases $folder/nothing" \
   "--templates now=$templates --rounds 0" "--templates now=$templates --out $folder/cubins" \
   "--templates now=$templates --compile sm_90 --out $folder/cases" ""; do
