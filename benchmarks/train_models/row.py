@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from models.interval import gain, summary
-from models.row import alive, by_kind, timed
+from models.row import Samples, alive, by_kind, timed
 from peers.engine.peer import sentence
 from torch import Tensor
 
@@ -25,9 +25,6 @@ from .ways import BUILDS, OURS, PEERS, Way, replaced
 LOSS, NORM = 0.05, 1.5
 #: Steps of a sample: in the first one of a row the GPU waits for the host, as in none of a training's.
 LEAST_IN_A_ROW = 4
-#: Steps before the first sample: a way that records graphs clears cuBLAS' workspaces, after which vitune's step takes plain ones and
-#: captures anew.
-UNTIMED = 5
 MOST_KERNELS = 16  # of a way in the row, the longest first
 
 
@@ -56,27 +53,28 @@ class Row:
         self._peak: dict[str, float | None] = {}
         self._doing = ""  # with the way that is prepared
         self._reference: tuple[float, float] | None = None
+        self._samples: dict[str, Samples] = {"called": {}, "graph": {}}
         self._says: dict[str, dict[str, Any]] = {"compile_s": {}, "loss": {}, "gradient_norm": {}, "replaced": {}}
 
     def measure(self, ways: Sequence[Way], left_out: Mapping[str, str]) -> list[dict[str, Any]]:
         """A row for each mode, without its name. left_out: {"NAME as MODE": why}."""
         modes = ("called", "graph") if self._has_graphs else ("called",)
         rows = {mode: new_row(mode) for mode in modes}
-        runs: dict[str, dict[str, Any]] = {mode: {} for mode in modes}
-        # Graphs first, and timed before others are made: what makes graphs of its own leaves accumulators of gradients behind, which
-        # belong to no capture.
-        for mode in reversed(modes):
-            for way in ways:
-                if why := left_out.get(f"{way.name} as {mode}"):
-                    rows[mode]["failed"][way.name] = why
-                elif way.build(mode) is not None:
-                    self._prepare(way, mode, rows[mode], runs[mode])
-            if runs[mode]:
-                self._time(rows[mode], runs[mode])
         told = {way.name for way in ways if way.whole}  # what a graph runs is what is called
-        for mode in reversed(modes):
-            self._look(rows[mode], runs[mode], told)
-            told |= set(rows[mode]["kinds_us"])
+        # Graphs first, and timed before others are made.
+        for records in (False, True):
+            runs: dict[str, dict[str, Any]] = {mode: {} for mode in modes}
+            for mode in reversed(modes):
+                for way in ways:
+                    if way.build(mode) is not None and (way.records and mode == "called") == records:
+                        self._prepare(way, mode, rows[mode], runs[mode], left_out.get(f"{way.name} as {mode}"))
+                if runs[mode]:
+                    self._time(rows[mode], runs[mode])
+            for mode in reversed(modes):
+                self._look(rows[mode], runs[mode], told)
+                told |= set(rows[mode]["kinds_us"])
+        for mode in modes:
+            self._compare(rows[mode], self._samples[mode])
         more = {name: found for name, found in self._says.items() if found}
         return [row | more for row in rows.values()]
 
@@ -91,7 +89,11 @@ class Row:
         graph.replay()
         return min(self._clock.passes(graph.replay, 2) for _ in range(3))
 
-    def _prepare(self, way: Way, mode: str, row: dict[str, Any], runs: dict[str, Any]) -> None:
+    def _prepare(self, way: Way, mode: str, row: dict[str, Any], runs: dict[str, Any], left_out: str | None) -> None:
+        """left_out: why; None: it is not."""
+        if left_out:
+            row["failed"][way.name] = left_out
+            return
         build, self._doing = way.build(mode), "prepared"
         try:
             if mode == "graph":
@@ -203,16 +205,12 @@ class Row:
 
     def _look(self, row: dict[str, Any], runs: dict[str, Any], told: set[str]) -> None:
         """Where the time goes, of the ways that are not told yet."""
-        for name in set(row["ms"]) - told:
+        for name in row["ms"].keys() & runs.keys() - told:
             most = MOST_KERNELS if name in ("compile_default", *OURS) else 0  # of the others the kinds say enough
             by_kind(row, name, runs[name], contextlib.nullcontext, self._clock, kinds.by_kind, most)
 
     def _time(self, row: dict[str, Any], runs: dict[str, Any]) -> None:
         within = dict.fromkeys(runs, contextlib.nullcontext)
-        for run in runs.values():
-            with contextlib.suppress(Exception):  # it is raised again, and told, where its time is taken
-                for _ in range(UNTIMED):
-                    run()
         told = timed(row["mode"], runs, within, self._clock, self._seconds, self._chance, LEAST_IN_A_ROW, alone=True)
         row["failed"] |= told.failed
         for name, values in told.samples.items():
@@ -221,8 +219,13 @@ class Row:
             row.setdefault("host_ms", {})[name] = summary(told.host[name], "ms")["ms"]
             row.setdefault("idle_ms", {})[name] = summary(told.alone[name], "ms")["ms"]
             row.setdefault("in_a_row", {})[name] = told.in_a_row[name]
-        row["rounds"] = max(map(len, told.samples.values()), default=0)
+        row["rounds"] = max(row.get("rounds", 0), *map(len, told.samples.values()), 0)
+        self._samples[row["mode"]] |= told.samples
+
+    @staticmethod
+    def _compare(row: dict[str, Any], samples: Samples) -> None:
+        """Notes the gain of the best of vitune's ways."""
         ours = min((name for name in OURS if name in row["ms"]), key=lambda name: row["ms"][name]["ms"], default=None)
-        found = gain(told.samples, PEERS, ours) if ours else None
+        found = gain(samples, PEERS, ours) if ours else None
         if found:
             row["gain"] = {"of": ours, **found}

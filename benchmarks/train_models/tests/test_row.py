@@ -221,6 +221,19 @@ class RowTest(unittest.TestCase):
         self.measure()
         self.assertIn("timed", trace[: trace.index("prepared")])
 
+    def test_ways_that_record_graphs_of_their_own_are_made_when_all_others_are_timed(self):
+        trace = []
+        self.clock.host = lambda run: trace.append("timed") or 0.5
+        self.builds |= {
+            name: lambda training, name=name: trace.append(name) or (training.step(training.model), self.compiled)
+            for name in ("reduce", "vitune_step", "vitune")
+        }
+        found = self.measure()["called"]
+        self.assertNotIn("reduce", trace[: len(trace) - 1 - trace[::-1].index("vitune")])
+        self.assertIn("timed", trace[trace.index("vitune") : trace.index("reduce")])
+        self.assertIn("compile_reduce", found["ms"])
+        self.assertIn(found["gain"]["over"], found["ms"])
+
     def test_a_way_that_is_left_out_of_a_mode_is_not_made_for_it_and_says_why(self):
         made, build = [], self.builds["vitune_in_graph"]
         self.builds["vitune_in_graph"] = lambda training: made.append(1) or build(training)

@@ -120,7 +120,7 @@ class SessionTest(unittest.TestCase):
         statuses, found = self.processes("reduce", "vitune_step", "vitune")
         self.assertEqual(statuses, [POISONED] * 6 + [0])
         self.assertEqual([each["ms"] for each in found["rows"]], [{}, {}])
-        self.assertIn("the device no longer answers: vitune_compile as called, prepared", found["rows"][0]["failed"][""])
+        self.assertIn("the device no longer answers: compile_reduce as called, prepared", found["rows"][0]["failed"][""])
 
     def test_processes_measure_shares_of_the_rows(self):
         found = self.main("one:1,two:1,three:1", "--shard=1/2")
