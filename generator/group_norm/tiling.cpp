@@ -94,7 +94,8 @@ std::int64_t group_norm_tiles(const GroupNormProblem& p, std::int64_t groups) {
 
 double group_norm_steps(const GroupNormProblem& p, const GroupNormTiling& t,
                         const DeviceInfo& device, double sm_threads, double together) {
-  const double sms = std::max(device.sm_count, 1);
+  constexpr int kManySms = 132;  // where the architecture alone is known
+  const double sms = device.sm_count > 0 ? device.sm_count : kManySms;
   const double ctas = static_cast<double>(group_norm_tiles(p, t.groups) * t.chunks);
   const double threads = std::min(ctas * static_cast<double>(t.threads), sm_threads * sms);
   const double vectors = static_cast<double>(p.elements()) / static_cast<double>(t.vector);
