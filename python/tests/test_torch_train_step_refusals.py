@@ -174,6 +174,16 @@ class RefusalTest(unittest.TestCase):
                     for batch in batches(WARM + 1):
                         step(*batch)
 
+    def test_accumulators_on_the_default_stream_are_named(self):
+        words = "CUDA error: operation would make the legacy stream depend on a capturing blocking stream"
+        with mock.patch.object(TapedGraphs, "capture", side_effect=RuntimeError(words)), \
+                mock.patch.object(step_module, "maker_of_graphs", lambda device: TapedGraphs):
+            model = network()
+            step = vitune.train_step(model, loss_of, CAPTURABLE["AdamW"](model.parameters(), lr=RATE), compile=False)
+            with self.assertRaisesRegex(vitune.Unsupported, "(?s)legacy stream.*reduce-overhead trained.*capture=False"):
+                for batch in batches(WARM + 1):
+                    step(*batch)
+
     def test_calls_that_make_no_step_are_named(self):
         model = network()
         for maker in (lambda device: None, lambda device: TapedGraphs):

@@ -26,6 +26,10 @@ from .work import Work
 WARM = 3  #: calls of a shape before its capture: what is compiled, loaded or allocated at first calls is so outside of it
 MOST_SHAPES = 8  #: each keeps its memory
 _CLEARED = "PyTorch gave back the memory that cuBLAS works in (torch.compile's reduce-overhead does, when it records a graph)"
+_LEGACY = "legacy stream"  #: in CUDA's words, of the default one
+_ACCUMULATORS = ("Something keeps accumulators of these parameters' gradients on the default stream, as a model does that torch.compile's"
+                 " reduce-overhead trained: train the same parameters by one of the two in a process")
+_WAITS = "A graph holds what the GPU does: nothing in the step may wait for its results on the host"
 _gradient = operator.attrgetter("grad")
 _SHORT, _MOST_SHORT = 2, 3  #: graphs that are replayed so seldom before a change, so often in a row, are refused
 
@@ -196,8 +200,8 @@ class Graphed:
             self._give_up()
             if isinstance(reason, Unsupported):
                 raise Unsupported(f"the step cannot be one CUDA graph: {reason}; or {PLAIN}") from reason
-            raise Unsupported(f"the step cannot be one CUDA graph: {type(reason).__name__}: {reason}. A graph holds what the GPU does: nothing in"
-                              f" the step may wait for its results on the host. {PLAIN}") from reason
+            why = _ACCUMULATORS if _LEGACY in str(reason) else _WAITS
+            raise Unsupported(f"the step cannot be one CUDA graph: {type(reason).__name__}: {reason}. {why}. {PLAIN}") from reason
         shape.gradients = self._sums if sums else [leaf.grad for leaf in self._leaves]
         shape.seconds = time.monotonic() - began
         if not self._is_captured:
