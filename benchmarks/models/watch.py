@@ -35,7 +35,15 @@ class Watch:
         self._tasks: Mapping[str, Task] = {str(task): task for task in tasks}
 
     def run(self, start: Callable[[bool], Sequence[str]]) -> int:
-        """Runs what `start(whether to resume)` gives until it ends by itself; its exit status, 0 where time was over."""
+        """Runs what `start(whether to resume)` gives until it ends by itself; its exit status, 0 where time was over. Only in the main
+        thread."""
+        former = signal.signal(signal.SIGTERM, _terminated)
+        try:
+            return self._run(start)
+        finally:
+            signal.signal(signal.SIGTERM, former)
+
+    def _run(self, start: Callable[[bool], Sequence[str]]) -> int:
         resume = False
         while True:
             self._stale = self._stamp()
@@ -102,6 +110,11 @@ class Watch:
         found["at_work"] = None
         found["tries"].pop(str(task), None)
         self._document.write(found, self._path)
+
+
+def _terminated(number: int, _: Any) -> None:
+    """Else this process would end at once, and the one that measures, in a session of its own, would go on."""
+    sys.exit(128 + number)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

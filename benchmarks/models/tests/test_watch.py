@@ -5,6 +5,8 @@ import contextlib
 import io
 import os
 import pathlib
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -88,6 +90,34 @@ class WatchTest(unittest.TestCase):
     def test_one_that_lost_the_device_is_followed_by_another(self):
         status, reasons = self.run_watched("one=lose", "two=end")
         self.assertEqual((status, reasons, self.started), (0, {"one": "lose", "two": "end"}, 2))
+
+    @staticmethod
+    def end(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+    def test_what_it_started_ends_with_it(self):
+        """As `timeout` ends a call that takes too long."""
+        watching = f"""
+import sys, time
+sys.path.insert(0, {str(ROOT / "benchmarks")!r})
+import pathlib
+from models.watch import Watch
+program = "import os, pathlib, time; pathlib.Path({str(self.path)!r}).write_text(str(os.getpid())); time.sleep(600)"
+Watch(pathlib.Path("none.json"), [], time.monotonic() + 600, 0.01).run(lambda resume: [sys.executable, "-c", program])
+"""
+        process = subprocess.Popen([sys.executable, "-c", watching], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        until = time.monotonic() + 30
+        while not (self.path.exists() and self.path.read_text()):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.01)
+        measuring = int(self.path.read_text())
+        self.addCleanup(self.end, measuring)
+        process.terminate()
+        self.assertEqual(process.wait(30), 128 + signal.SIGTERM)
+        with self.assertRaises(ProcessLookupError):
+            os.kill(measuring, 0)
 
     def test_the_limit_leaves_what_is_at_work_for_the_next_call(self):
         self.seconds = 100.0
