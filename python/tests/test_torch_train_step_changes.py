@@ -69,6 +69,15 @@ class ChangesTest(CapturedCase):
         self.assertIn("cuBLAS", change)
         self.assertEqual(2, self.graphs.made)
 
+    def test_others_that_record_graphs_again_and_again_refuse_no_step(self):
+        """As a teacher by reduce-overhead does, which meets images of a new size every few steps."""
+        with mock.patch.object(torch._C, "_cuda_clearCublasWorkspaces", mock.Mock(), create=True):
+            step = self.step()
+            for _ in range(5):
+                self.expect_alike(step, batches(WARM + 1))
+                torch._C._cuda_clearCublasWorkspaces()
+        self.assertEqual(5, self.graphs.made)
+
     def test_what_replaces_state_or_parameters_is_seen_and_captured_anew(self):
         def freeze(model, optimizer):
             model[0].weight.requires_grad_(False)

@@ -115,8 +115,10 @@ class Graphed:
     def _begin_anew(self, change: str) -> None:
         """Also where a change before a capture makes the plain steps that came first those of another model."""
         replays = sum(shape.replays for shape in self.shapes.values())
-        self._short = self._short + 1 if replays <= _SHORT else 0
         self.forget()
+        if change is _CLEARED:  # by others, whose recordings take as long and come to an end
+            return
+        self._short = self._short + 1 if replays <= _SHORT else 0
         if self._short >= _MOST_SHORT:
             raise Unsupported(f"{change} again and again, and a graph holds what it was: it would be captured anew for each step."
                               f" Leave it as it is, change it more seldom, or {PLAIN}")
