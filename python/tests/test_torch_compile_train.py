@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from vitune._compile import backend
+from vitune._compile import backend, by_name
 from vitune._compile.patterns import linear_train
 from vitune._ops import attention as attention_ops, linear as linear_ops, training
 
@@ -263,6 +263,14 @@ class PatternTest(TrainCase):
                     self.assertEqual(parameter.grad is None, right.grad is None)
                     if right.grad is not None:
                         torch.testing.assert_close(parameter.grad, right.grad)
+
+    def test_a_graph_that_is_compiled_outside_of_dynamo_leaves_its_settings_alone(self):
+        taken, config = [], torch._dynamo.config
+        model = Mlp().requires_grad_(False)
+        torch.compile(model, backend=lambda module, inputs: taken.append((module, inputs)) or module.forward)(torch.randn(2, 5, 24))
+        before = getattr(config, "skip_tensor_guards_with_matching_dict_tags", None)
+        by_name.by_name(*taken[0])
+        self.assertEqual(getattr(config, "skip_tensor_guards_with_matching_dict_tags", None), before)
 
     def test_layers_on_two_sides_of_no_grad_stay_apart(self):
         class Stopped(Mlp):

@@ -1,6 +1,6 @@
 # python/vitune/_ops/norm_training.py -- Norms that train: operators of the forward pass, that of the backward pass, their formulas.
 # SPDX-License-Identifier: Apache-2.0
-"""The forward pass is for compilers to take apart (vitune/_compile/decompositions.py): they make one kernel of a sum, its norm and the cast
+"""The forward pass is for compilers to take apart (vitune/_ops/decompositions.py): they make one kernel of a sum, its norm and the cast
 behind it. The backward pass is one call of libvitune's norm_backward, for which the forward pass keeps x or the sum, and the statistics of
 its rows. A gradient that the sum has from elsewhere is added in that call, and a summand of another type or with a factor of its own (drop
 path) has its gradient from there too.

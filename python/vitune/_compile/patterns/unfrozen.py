@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch._dynamo import config
 from torch._dynamo.callback import callback_handler
+from torch._guards import CompileContext
 
 from .match import is_parameter, value_of
 
@@ -23,8 +24,10 @@ def _restore(*_: Any) -> None:
 
 
 def guard(graph: fx.Graph) -> None:
-    """To be called while Dynamo compiles a graph: a parameter that wants no gradient is looked at in every call, where one could be had. That
-    costs 17 us a call for 150 parameters, so that no other graph pays for it."""
+    """While Dynamo compiles a graph: a parameter that wants no gradient is looked at in every call, where one could be had. That costs 17 us a
+    call for 150 parameters, so that no other graph pays for it. Elsewhere nothing is done: nobody would say when it has ended."""
+    if CompileContext.current_compile_id() is None:
+        return
     frozen = (node for node in graph.find_nodes(op="placeholder") if is_parameter(node) and not value_of(node).requires_grad)
     if torch.is_grad_enabled() and getattr(config, _SKIPS, False) and next(frozen, None) is not None:
         setattr(config, _SKIPS, False)
