@@ -1,6 +1,7 @@
 # python/tests/test_torch_train_step_changes.py -- What changes between the steps of vitune.train_step() is seen: captured anew, or refused by name.
 # SPDX-License-Identifier: Apache-2.0
 import copy
+import functools
 import unittest
 from unittest import mock
 
@@ -67,6 +68,18 @@ class ChangesTest(CapturedCase):
             self.expect_alike(step, given)
         change, = step.report().changes
         self.assertIn("cuBLAS", change)
+        self.assertEqual(2, self.graphs.made)
+
+    def test_workspaces_are_watched_behind_another_librarys_wrapper(self):
+        @functools.wraps(print)
+        def traced():
+            pass
+
+        with mock.patch.object(torch._C, "_cuda_clearCublasWorkspaces", traced, create=True):
+            step, given = self.step(), batches(WARM + 2)
+            self.expect_alike(step, given)
+            torch._C._cuda_clearCublasWorkspaces()
+            self.expect_alike(step, given)
         self.assertEqual(2, self.graphs.made)
 
     def test_others_that_record_graphs_again_and_again_refuse_no_step(self):

@@ -6,11 +6,13 @@ captured before writes to memory that is somebody else's by then, or nobody's (s
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import torch
 
 _NAME = "_cuda_clearCublasWorkspaces"  # of torch._C, which all callers look up there; no call of C++ leads around it
 _times = 0
+_counting: Any = None  # what stands under that name since
 
 
 def times_cleared() -> int:
@@ -20,8 +22,9 @@ def times_cleared() -> int:
 
 def watch() -> None:
     """Counts from now on. Builds of PyTorch without CUDA have no workspaces."""
+    global _counting
     clear = getattr(torch._C, _NAME, None)
-    if clear is None or hasattr(clear, "__wrapped__"):
+    if clear is None or clear is _counting:
         return
 
     @functools.wraps(clear)
@@ -30,4 +33,5 @@ def watch() -> None:
         _times += 1
         clear()
 
+    _counting = counted
     setattr(torch._C, _NAME, counted)
