@@ -25,7 +25,8 @@ METHOD = {
     "multiplying at the rates of `ceilings`; of products, attention, norms, activations, convolutions and the optimizer only",
     "loss": "a way whose loss is 5 % from the first way's, whose gradients' norm is 1.5 times off, or whose optimizer does not "
     "count one step, fails",
-    "gain": "the best of PyTorch's ways over the best of vitune's, paired round by round; median and interval. Ways that record graphs of their own as called (compile_reduce, compile_max) have rounds of their own, after the others",
+    "gain": "the best of PyTorch's ways over the best of vitune's, paired round by round; median and interval. Ways that "
+    "record graphs of their own as called (compile_reduce, compile_max) have rounds of their own, after the others",
     "losses": "300 steps at a learning rate of 0.0003 over three seeds, no dropout, images of ten generated patterns and noise: mean "
     "distance of each step's loss to that of the same steps in fp32",
 }
