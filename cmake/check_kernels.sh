@@ -99,7 +99,7 @@ for form in "linear bf16 m=6304 n=768 k=3072 bias scale residual moments=192;192
   "linear bf16 m=6304 n=3072 k=768 norm=moments:192 bias act=gelu params=fp32;192 192 3 0 1 1 4"; do
   read -r m n groups schedule pair lead stages <<<"${form#*;}"
   compile_form "a linear layer with moments of rows" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups \
-kSchedule=$schedule kPair=$pair kLead=$lead kSplits=1 kStages=$stages kBlockK=0 kWarpM=0 kWarpN=0 \
+kSchedule=$schedule kPair=$pair kLead=$lead kSplits=1 kStages=$stages kWidePanels=0 kBlockK=0 kWarpM=0 kWarpN=0 \
 kRaster=0" "${form%;*}"
 done
 compile_form "a linear layer with moments of rows by parts of k" 1 sm_90 "kFamily=4 kBlockN=96 kSplits=4 kStages=7 kBlockM=0 \
@@ -124,7 +124,7 @@ for form in "norm=moments:192 bias params=fp32;256 128 2 0 1 1 4" "norm=moments:
   "norm=moments:32 bias params=fp32;192 128 2 1 0 0 4"; do
   read -r m n groups schedule pair lead stages <<<"${form#*;}"
   compile_form "a linear layer that takes moments of rows" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups \
-kSchedule=$schedule kPair=$pair kLead=$lead kSplits=1 kStages=$stages kBlockK=0 kWarpM=0 kWarpN=0 \
+kSchedule=$schedule kPair=$pair kLead=$lead kSplits=1 kStages=$stages kWidePanels=0 kBlockK=0 kWarpM=0 kWarpN=0 \
 kRaster=0" "linear bf16 m=6304 n=2304 k=768 ${form%;*}"
 done
 expect_no_spill "linear layers that take moments" 16
