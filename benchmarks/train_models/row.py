@@ -67,7 +67,7 @@ class Row:
             for mode in reversed(modes):
                 for way in ways:
                     if way.build(mode) is not None and (way.records and mode == "called") == records:
-                        self._prepare(way, mode, rows[mode], runs[mode], left_out.get(f"{way.name} as {mode}"))
+                        self._prepare(way, mode, rows[mode], runs[mode], _why_left_out(way, mode, ways, left_out))
                 if runs[mode]:
                     self._time(rows[mode], runs[mode])
             for mode in reversed(modes):
@@ -229,3 +229,10 @@ class Row:
         found = gain(samples, PEERS, ours) if ours else None
         if found:
             row["gain"] = {"of": ours, **found}
+
+
+def _why_left_out(way: Way, mode: str, ways: Sequence[Way], left_out: Mapping[str, str]) -> str | None:
+    """A way whose whole step is another one's graph goes with that one."""
+    graphs = (each.name for each in ways if way.whole and mode == "called" and each.graph == way.called)
+    names = (f"{way.name} as {mode}", *(f"{name} as graph" for name in graphs))
+    return next((left_out[name] for name in names if name in left_out), None)

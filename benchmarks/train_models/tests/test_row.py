@@ -242,6 +242,12 @@ class RowTest(unittest.TestCase):
         self.assertEqual((made, found["called"]["failed"]), ([], {}))
         self.assertEqual((set(found["graph"]["ms"]), "vitune_compile" in found["called"]["ms"]), ({"eager", "compile_default"}, True))
 
+    def test_a_step_graph_is_left_out_with_the_graph_that_it_replays(self):
+        rows = self.measure(left_out={"compile_default as graph": "lost"})
+        self.assertEqual({"compile_step_graph": "lost"}, rows["called"]["failed"])
+        self.assertEqual({"compile_default": "lost"}, rows["graph"]["failed"])
+        self.assertIn("compile_default", rows["called"]["ms"])
+
     def expect_failure(self, words, build):
         self.builds["default"] = build
         found = self.measure()
