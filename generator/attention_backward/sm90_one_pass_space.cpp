@@ -16,7 +16,7 @@ constexpr std::int64_t kUsualSms = 132;  // an H200's, for a device that does no
 
 const Tunables<Shape>& tunables_of_one_pass() {
   static const auto& all = *new Tunables<Shape>{
-      {&Shape::step, {"kQueryStep", {48, 64, 80, 96}, "queries of a step", false, true}},
+      {&Shape::step, {"kQueryStep", {32, 48, 64, 80}, "queries of a step", false, true}},
       {&Shape::stages, {"kStages", {2, 3}, "steps in shared memory or on their way", false, true}},
       {&Shape::key_stages,
        {"kKeyStages", {1, 2}, "blocks of keys in shared memory or on their way", false, true}},
@@ -24,8 +24,8 @@ const Tunables<Shape>& tunables_of_one_pass() {
   return all;
 }
 
-// Clocks, roughly, of a block of keys: of each step the tensor cores' for both warpgroups, at the
-// share of their rate that they reach, or one warpgroup's way through it.
+// Clocks, roughly, of a block of keys: of each step the tensor cores' for all warpgroups, at the
+// share of their rate that they reach, or the way through it of a warpgroup with keys.
 double block_clocks(const Shape& shape) {
   constexpr double kProductRate = 2048, kReached = 0.75, kExponentials = 16;
   constexpr double kStepOverhead = 350, kStepLatency = 900;
@@ -33,10 +33,9 @@ double block_clocks(const Shape& shape) {
   const double head = Shape::up(shape.head_dim, 16), rows = Shape::kGroupRows;
   const auto step = [&](double width) {
     const double products = rows * width * head / kProductRate;
-    const double dq = shape.head_blocks() * rows * width * Shape::kBlockKeys / kProductRate;
+    const double dq = rows * std::max(width, head) * Shape::kBlockKeys / kProductRate;
     const double tensor = (Shape::kGroups * 4 * products + dq) / kReached;
-    const double way =
-        4 * products + rows * width / kExponentials + dq / Shape::kGroups + kStepLatency;
+    const double way = 4 * products + rows * width / kExponentials + kStepLatency;
     return kStepOverhead + std::max(tensor, way);
   };
   const double tail = shape.tail() > 0 ? step(Shape::up(shape.tail(), 16)) : 0;
@@ -70,6 +69,12 @@ std::vector<Constraint> AttentionBackwardOnePassFamily::rules(const Problem& pro
   std::vector<Constraint> rules =
       geometry_rules(attention_backward_one_pass_rules().all, all, facts);
   rules.push_back(shape_rule<Shape>(
+      "steps of 32 queries where none of 48 fits", all, facts, {&Shape::step}, [](const Shape& s) {
+        Shape wider = s;
+        wider.step = 48;
+        return s.step > 32 || wider.left_registers() < Shape::kCopyRegisters;
+      }));
+  rules.push_back(shape_rule<Shape>(
       "blocks of keys: 2 in shared memory, or 1 where there is no room for 2", all, facts,
       {&Shape::step, &Shape::stages, &Shape::key_stages}, [](const Shape& s) {
         Shape two = s;
@@ -79,8 +84,8 @@ std::vector<Constraint> AttentionBackwardOnePassFamily::rules(const Problem& pro
   return rules;
 }
 
-// Where most SMs have a head in each round, both warpgroups have keys and the sums of dQ stay in
-// L2; else the two passes of the family sm90 come first.
+// Where most SMs have a head in each round and both warpgroups have keys; else the two passes of
+// the family sm90 come first.
 std::optional<double> AttentionBackwardOnePassFamily::rank(const Problem& problem,
                                                            const Config& config,
                                                            const DeviceInfo& device) const {
@@ -90,11 +95,10 @@ std::optional<double> AttentionBackwardOnePassFamily::rank(const Problem& proble
   const auto sms = static_cast<double>(sms_of(device, kUsualSms));
   const auto heads = static_cast<double>(p.forward.batch * p.forward.heads);
   const double rounds = std::ceil(heads / sms);
-  if (heads < kLeastShare * rounds * sms || shape.keys <= Shape::kGroupRows ||
-      shape.kept_sums() > Shape::kUsualSums) {
+  if (heads < kLeastShare * rounds * sms || shape.keys <= Shape::kGroupRows) {
     return std::nullopt;
   }
-  const double stages = shape.stages >= 3 ? 1 : 1.02;
+  const double stages = shape.stages >= 3 ? 1 : 1.13;
   return stages * rounds * shape.blocks() * block_clocks(shape);
 }
 

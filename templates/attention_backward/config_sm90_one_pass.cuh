@@ -31,13 +31,12 @@ struct OnePass : C {
   static constexpr int kQueries = kG.queries, kKeys = kG.keys;
   static constexpr int kGroups = G::kGroups, kBlockKeys = G::kBlockKeys;
   static constexpr int kHeadSteps = ceil_div(C::kHeadDim, 16);  // of products over the head
-  static constexpr int kHeadBlocks = kG.head_blocks();          // of dQ transposed
 
   static constexpr int kSwizzle = kG.swizzle();
   using RowTile = SmemTile<C::kHeadDim, kBlockKeys, kSwizzle>;
   using StepTile = SmemTile<C::kHeadDim, kG.step, kSwizzle>;
-  using GradientTile = SmemTile<kBlockKeys, kG.step, 128>;  // a row for each query
-  static constexpr bool kInRegisters = false;               // K and V are read in shared memory
+  using GradientTile = SmemTile<kBlockKeys, kG.gradient_rows(), 128>;  // a row for each query
+  static constexpr bool kInRegisters = false;  // K and V are read in shared memory
 
   // Steps over queries: whole ones, then one of kTailWidth queries of which kTail are there.
   static constexpr int kStep = kG.step, kStages = kG.stages, kKeyStages = kG.key_stages;
@@ -47,17 +46,20 @@ struct OnePass : C {
 
   static constexpr int kGradientsOffset = kG.gradients_offset(), kRingOffset = kG.ring_offset();
   static constexpr int kStagingOffset = kG.staging_offset(), kStatsOffset = kG.stats_offset();
+  static constexpr int kDqStagingOffset = kG.dq_staging_offset();
+  static constexpr int kDqStagingBytes = kG.dq_staging_bytes();
   static constexpr int kStagingBytes = kG.staging_bytes(), kStagingPitch = kG.staging_pitch();
   static constexpr int kStatsRows = kG.stats_rows(), kBarrierOffset = kG.barrier_offset();
-  static constexpr int kBlockSums = kGroupRows * kStep;  // of dQ, of a step
+  static constexpr bool kTransposedDq = kG.transposed_dq();
   static constexpr int kStepSums = kG.step_sums(), kScratchSums = kG.scratch_sums();
   static_assert(RowTile::kBytes == kG.key_tile_bytes() &&
                     StepTile::kBytes == kG.step_tile_bytes() &&
                     GradientTile::kBytes == kG.gradient_tile_bytes(),
                 "the geometry's tiles differ from the kernel's");
 
-  // 65,536 registers of an SM, given to threads by eights and then again by warpgroups.
-  static constexpr int kComputeRegisters = 240, kCopyRegisters = 24;
+  static constexpr int kComputeRegisters = kG.compute_registers();
+  static constexpr int kDqRegisters = kG.dq_registers();
+  static constexpr int kCopyRegisters = kG.copy_registers();
 };
 
 }  // namespace vitune

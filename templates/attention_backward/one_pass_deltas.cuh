@@ -31,24 +31,24 @@ __device__ __forceinline__ float row_delta(u32 dout, u32 out, int row) {
   return sum;
 }
 
-// Writes a step's numbers: the log-sum-exp for exponents of two.
+// The query of a step that is this thread's, of T::kStep at most; others have none.
 template <class T>
-__device__ __forceinline__ void write_stats(const OnePassShared<T>& shared, const float* lse,
-                                            int slot, int query0) {
-  constexpr int kThreads = OnePassShared<T>::kDeltaWarps * kWarpSize;
-  const int width = min(T::kStep, T::kStatsRows - query0);
-#pragma unroll 1
-  for (int row = threadIdx.x % kGroupThreads - kWarpSize; row < width; row += kThreads) {
-    const int query = query0 + row;
-    // A row without keys, and one behind the last, has no weights: 2^(x - inf) = 0.
-    float log_sum = query < T::kQueries ? lse[query] : minus_infinity();
-    log_sum = log_sum == minus_infinity() ? -log_sum : log_sum * kLog2E;
-    const float delta = row_delta<T>(shared.dout(slot), shared.out(slot), row);
-    const int of_eight = query % 8, at = of_eight / 2 * 4 + query % 16 / 8 * 2 + of_eight % 2;
-    const u32 to = shared.stats(query & ~15) + 4 * at;
-    store_shared(to, __float_as_uint(log_sum));
-    store_shared(to + 64, __float_as_uint(delta));
-  }
+__device__ __forceinline__ int row_of_deltas() {
+  static_assert(T::kStep <= OnePassShared<T>::kDeltaWarps * kWarpSize, "a thread has one query");
+  return threadIdx.x % kGroupThreads - kWarpSize;
+}
+
+// Writes a query's numbers: the log-sum-exp for exponents of two.
+template <class T>
+__device__ __forceinline__ void write_stats(const OnePassShared<T>& shared, float log_sum, int slot,
+                                            int query, int row) {
+  // A row without keys, and one behind the last, has no weights: 2^(x - inf) = 0.
+  log_sum = log_sum == minus_infinity() ? -log_sum : log_sum * kLog2E;
+  const float delta = row_delta<T>(shared.dout(slot), shared.out(slot), row);
+  const int of_eight = query % 8, at = of_eight / 2 * 4 + query % 16 / 8 * 2 + of_eight % 2;
+  const u32 to = shared.stats(query & ~15) + 4 * at;
+  store_shared(to, __float_as_uint(log_sum));
+  store_shared(to + 64, __float_as_uint(delta));
 }
 
 // Goes through all steps of all heads.
@@ -56,15 +56,18 @@ template <class T>
 __device__ __forceinline__ void one_pass_deltas(const AttentionBackwardParams& p,
                                                 const OnePassShared<T>& shared, int heads) {
   PipelineState<T::kStages> at;
+  const int row = row_of_deltas<T>();
 #pragma unroll 1
   for (int head = blockIdx.x; head < heads; head += gridDim.x) {
+    const float* const lse = p.call.lse + i64(head) * T::kQueries;
 #pragma unroll 1
     for (int step = 0; step < T::kBlocks * T::kSteps; ++step, at.advance()) {
+      // Later blocks of keys find the numbers of the first. Loaded before the wait for the tiles.
+      const int query = step * T::kStep + row;
+      const bool is_mine = step < T::kSteps && row < T::kStep && query < T::kStatsRows;
+      const float log_sum = is_mine && query < T::kQueries ? lse[query] : minus_infinity();
       mbarrier_wait(shared.full(at.index), at.phase);
-      // Later blocks of keys find the numbers of the first.
-      if (step < T::kSteps) {
-        write_stats<T>(shared, p.call.lse + i64(head) * T::kQueries, at.index, step * T::kStep);
-      }
+      if (is_mine) write_stats<T>(shared, log_sum, at.index, query, row);
       release_tile<1>(shared.weighed(at.index));
       release_tile<1>(shared.empty(at.index));
     }

@@ -1,13 +1,16 @@
-// templates/attention_backward/one_pass_dq.cuh -- dQ of a step, in the family sm90_one_pass.
+// templates/attention_backward/one_pass_dq.cuh -- dQ in the family sm90_one_pass, by a warpgroup
+// that makes nothing else.
 //
-//   dQ' = c K' dS'      over the keys of a block, added to those of the blocks before
+//   dQ = c dS K      over the keys of a block, added to those of the blocks before
 //
-// The product is transposed: its rows are columns of the head, so that a step may have any number
-// of queries. Between two blocks of keys its sums wait in scratch memory, where each thread finds
-// what it wrote itself: program order is all the order that they need.
+// A head of up to 64 columns is made transposed: the columns are the rows of the product, so that a
+// step may have any number of queries. Wider ones have queries as rows. Between two blocks of keys
+// the sums wait in scratch memory, where each thread finds what it wrote itself: program order is
+// all the order that they need.
 #pragma once
 
 #include "attention_backward/one_pass_shared.cuh"
+#include "attention_backward/store_sm90.cuh"
 #include "primitives/copy.cuh"
 #include "primitives/element.cuh"
 #include "primitives/hold.cuh"
@@ -18,64 +21,53 @@
 
 namespace vitune {
 
-// A step's part of dQ, 64 columns of the head from 64 * block on, by a warpgroup.
-template <class T, int kWidth>
+// Sums of dQ in scratch memory: `at` is this thread's first place, four numbers at a time.
+template <int kSums>
+__device__ __forceinline__ void read_sums(float (&sums)[kSums], const float* at) {
+#pragma unroll
+  for (int i = 0; i < kSums / 4; ++i) {
+    const uint4 four = load_past_l1(at + i * 4 * kGroupThreads);
+    sums[4 * i] = __uint_as_float(four.x);
+    sums[4 * i + 1] = __uint_as_float(four.y);
+    sums[4 * i + 2] = __uint_as_float(four.z);
+    sums[4 * i + 3] = __uint_as_float(four.w);
+  }
+}
+template <int kSums>
+__device__ __forceinline__ void write_sums(const float (&sums)[kSums], float* at) {
+#pragma unroll
+  for (int i = 0; i < kSums / 4; ++i) {
+    store_chunk<16>(at + i * 4 * kGroupThreads,
+                    {__float_as_uint(sums[4 * i]), __float_as_uint(sums[4 * i + 1]),
+                     __float_as_uint(sums[4 * i + 2]), __float_as_uint(sums[4 * i + 3])});
+  }
+}
+
+// A step's dQ, transposed, by a warpgroup.
+template <class T, int kWidth, bool kTransposed>
 struct OnePassQueryGradients {
   using E = Element<T::kElement>;
-  float sums[kWidth / 2];
+  static constexpr int kSums = kWidth / 2;
 
-  // True if this warp's 16 columns are there.
-  static __device__ __forceinline__ bool is_there(int block) {
-    return 64 * block + 16 * warp() < T::kHeadDim;
+  // Issues the products over 16 keys, number `step` of a block.
+  static __device__ __forceinline__ void multiply(float (&sums)[kSums], u32 keys, u32 gradients,
+                                                  int step) {
+    Wgmma<T::kElement, kWidth>::shared_a_across(
+        sums,
+        descriptor_at(descriptor_mn_major<T::kSwizzle>(keys, T::RowTile::kAtomBytes),
+                      step * 16 * T::kSwizzle),
+        descriptor_at(descriptor_k_major<128>(gradients), T::GradientTile::step_offset(step)),
+        true);
   }
-  static __device__ __forceinline__ int warp() { return threadIdx.x / kWarpSize % 4; }
-
-  // From what keep() wrote at `kept`, or from nothing.
-  __device__ __forceinline__ void begin(const float* kept, bool is_first) {
-#pragma unroll
-    for (int i = 0; i < kWidth / 2; ++i) sums[i] = 0.f;
-    if (is_first) return;
-#pragma unroll
-    for (int i = 0; i < kWidth / 8; ++i) {
-      const uint4 four = load_past_l1(kept + i * 4 * kGroupThreads);
-      sums[4 * i] = __uint_as_float(four.x);
-      sums[4 * i + 1] = __uint_as_float(four.y);
-      sums[4 * i + 2] = __uint_as_float(four.z);
-      sums[4 * i + 3] = __uint_as_float(four.w);
-    }
-  }
-  // Adds the products over a block's keys, and waits for them. In the last block only those that
-  // are there: behind them the tile of gradients may hold anything.
-  __device__ __forceinline__ void multiply(u32 keys, u32 gradients, int block, bool is_last) {
-    constexpr int kSteps = T::kBlockKeys / 16, kLastSteps = ceil_div(T::kLastKeys, 16);
-    const u64 along = descriptor_k_major<128>(gradients);
-    const u64 across = descriptor_mn_major<T::kSwizzle>(
-        keys + 64 * block / T::RowTile::kAtomColumns * T::RowTile::kAtomBytes,
-        T::RowTile::kAtomBytes);
-    if (kLastSteps < kSteps && is_last) {
-      multiply_steps<kLastSteps>(across, along);
-    } else {
-      multiply_steps<kSteps>(across, along);
-    }
-#pragma unroll
-    for (int i = 0; i < kWidth / 2; ++i) hold(sums[i]);
-  }
-  // Scratch memory: `at` is this thread's first place, four numbers at a time.
-  __device__ __forceinline__ void keep(float* at) const {
-#pragma unroll
-    for (int i = 0; i < kWidth / 8; ++i) {
-      store_chunk<16>(at + i * 4 * kGroupThreads,
-                      {__float_as_uint(sums[4 * i]), __float_as_uint(sums[4 * i + 1]),
-                       __float_as_uint(sums[4 * i + 2]), __float_as_uint(sums[4 * i + 3])});
-    }
-  }
-
   // Writes `scale` times this warp's columns of `rows` queries to `to`, rows `stride` elements
   // apart, 32 queries at a time through the warp's staging.
-  __device__ __forceinline__ void store(u16* to, long long stride, int rows, u32 staging, int block,
-                                        float scale) const {
+  static __device__ __forceinline__ void store(const float (&sums)[kSums], u16* to,
+                                               long long stride, int rows, u32 staging,
+                                               float scale) {
     // Not kept in registers between steps.
-    const int lane = recomputed(threadIdx.x % kWarpSize), column = 64 * block + 16 * warp();
+    const int lane = recomputed(threadIdx.x % kWarpSize);
+    const int column = 16 * (threadIdx.x / kWarpSize % 4);
+    if (column >= T::kHeadDim) return;
 #pragma unroll
     for (int query0 = 0; query0 < kWidth; query0 += 32) {
       __syncwarp();  // what was staged before may still be read
@@ -103,22 +95,109 @@ struct OnePassQueryGradients {
   }
 
  private:
-  template <int kSteps>
-  __device__ __forceinline__ void multiply_steps(u64 across, u64 along) {
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      Wgmma<T::kElement, kWidth>::shared_a_across(
-          sums, descriptor_at(across, step * 16 * T::kSwizzle),
-          descriptor_at(along, T::GradientTile::step_offset(step)), true);
-    }
-    wgmma_commit();
-    wgmma_wait<0>();
-  }
   // Rows of 32 bytes whose halves trade places in every other four rows: no bank conflicts.
   static __device__ __forceinline__ u32 place(int row, int chunk) {
     return row * 32 + (chunk ^ (row / 4 % 2)) * 16;
   }
 };
+
+// The same with queries as rows: of the 64 those behind the step's hold anything.
+template <class T, int kWidth>
+struct OnePassQueryGradients<T, kWidth, false> {
+  static constexpr int kSums = T::kHeadDim / 2;
+
+  static __device__ __forceinline__ void multiply(float (&sums)[kSums], u32 keys, u32 gradients,
+                                                  int step) {
+    Wgmma<T::kElement, T::kHeadDim>::template shared_a<false, true>(
+        sums, descriptor_at(descriptor_k_major<128>(gradients), T::GradientTile::step_offset(step)),
+        descriptor_at(descriptor_mn_major<T::kSwizzle>(keys, T::RowTile::kAtomBytes),
+                      16 * T::kSwizzle * step),
+        true);
+  }
+  static __device__ __forceinline__ void store(const float (&sums)[kSums], u16* to,
+                                               long long stride, int rows, u32 staging,
+                                               float scale) {
+    const int row = 16 * (threadIdx.x / kWarpSize % 4);
+    store_gradients<T>(to + row * stride, stride, min(rows, kWidth) - row, staging, sums, scale);
+  }
+};
+
+// The warpgroup's way through the heads.
+template <class T>
+struct OnePassDq {
+  const AttentionBackwardParams& p;
+  const OnePassShared<T>& shared;
+  PipelineState<T::kKeyStages> keys;
+  PipelineState<2> exchange;  // of gradients of scores
+  bool is_first, is_last;     // block of keys
+
+  // Of the step that begins with query0, of the keys of this block and those before.
+  template <int kWidth>
+  __device__ __forceinline__ void step(int query0, int batch, int head) {
+    using Gradients = OnePassQueryGradients<T, kWidth, T::kTransposedDq>;
+    float sums[Gradients::kSums] = {};
+    float* const kept = p.delta + i64(blockIdx.x) * T::kScratchSums +
+                        query0 / T::kStep * T::kStepSums + threadIdx.x % kGroupThreads * 4;
+    if (T::kBlocks > 1 && !is_first) read_sums(sums, kept);
+    mbarrier_wait(shared.gradients_full(exchange.index), exchange.phase);
+    // In the last block only keys that are there: behind them the tile may hold anything.
+    constexpr int kSteps = T::kBlockKeys / 16, kLastSteps = ceil_div(T::kLastKeys, 16);
+    if (kLastSteps < kSteps && is_last) {
+      multiply<Gradients, kLastSteps>(sums);
+    } else {
+      multiply<Gradients, kSteps>(sums);
+    }
+#pragma unroll
+    for (float& sum : sums) hold(sum);
+    release_tile<1>(shared.gradients_empty(exchange.index));
+    if (T::kBlocks == 1 || is_last) {
+      Gradients::store(sums,
+                       static_cast<u16*>(p.dq) + batch * p.dq_view.batch + head * p.dq_view.head +
+                           query0 * p.dq_view.row,
+                       p.dq_view.row, T::kQueries - query0, shared.dq_staging(), p.call.scale);
+    } else {
+      write_sums(sums, kept);
+    }
+    exchange.advance();
+  }
+  // Adds the products over the first 16 * kSteps keys of the block, and waits for them.
+  template <class Gradients, int kSteps>
+  __device__ __forceinline__ void multiply(float (&sums)[Gradients::kSums]) const {
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      Gradients::multiply(sums, shared.keys(keys.index), shared.gradients(exchange.index), i);
+    }
+    wgmma_commit();
+    wgmma_wait<0>();
+  }
+
+  // All queries, for a block of keys, which is there where gradients of its scores are.
+  __device__ __forceinline__ void block(int index, int batch, int head) {
+    is_first = index == 0;
+    is_last = index == T::kBlocks - 1;
+    if constexpr (T::kWholeSteps > 0) {
+#pragma unroll 1
+      for (int at = 0; at < recomputed(T::kWholeSteps); ++at) {
+        step<T::kStep>(at * T::kStep, batch, head);
+      }
+    }
+    if constexpr (T::kTail > 0) step<T::kTailWidth>(T::kWholeSteps * T::kStep, batch, head);
+    release_tile<1>(shared.keys_empty(keys.index));
+    keys.advance();
+  }
+};
+
+template <class T>
+__device__ __forceinline__ void one_pass_dq(const AttentionBackwardParams& p,
+                                            const OnePassShared<T>& shared, int heads) {
+  OnePassDq<T> group{p, shared};
+#pragma unroll 1
+  for (int index = blockIdx.x; index < heads; index += gridDim.x) {
+    const int batch = int(u32(index) / u32(p.call.heads)), head = index - batch * p.call.heads;
+#pragma unroll 1
+    for (int block = 0; block < recomputed(T::kBlocks); ++block) group.block(block, batch, head);
+  }
+}
 
 }  // namespace vitune

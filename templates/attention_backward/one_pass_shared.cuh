@@ -2,9 +2,9 @@
 // sm90_one_pass, and its barriers (collective/pipeline.cuh).
 //
 // Three rings. Blocks of keys: K and V. Steps: Q and dO, in a head's first block of keys O too.
-// Gradients of scores: two tiles, which both warpgroups write and one of them reads. Beside these,
-// the log-sum-exp and delta of each of the head's queries, in the order in which threads read four
-// of them at once: of sixteen queries the log-sum-exps, then the deltas.
+// Gradients of scores: two tiles, which the warpgroups with keys write and that of dQ reads. Beside
+// these, the log-sum-exp and delta of each of the head's queries, in the order in which threads
+// read four of them at once: of sixteen queries the log-sum-exps, then the deltas.
 //
 // A head's numbers are written over those of the head before without a barrier of their own: a
 // step's come after its tiles, and these after every warp has released a tile of as many steps
@@ -19,8 +19,8 @@ namespace vitune {
 
 template <class T>
 struct OnePassShared {
-  static constexpr int kWarps = 4 * T::kGroups;  // that compute
-  static constexpr int kDeltaWarps = 3;
+  static constexpr int kWarps = 4 * T::kGroups;  // with keys
+  static constexpr int kDqWarps = 4, kDeltaWarps = 3;
   u32 base;
 
   __device__ __forceinline__ u32 keys(int slot) const {
@@ -40,6 +40,10 @@ struct OnePassShared {
   // This warp's 16 rows of staging.
   __device__ __forceinline__ u32 staging() const {
     return base + T::kStagingOffset + threadIdx.x / kWarpSize * 16 * T::kStagingPitch;
+  }
+  // This warp's part of dQ on its way out.
+  __device__ __forceinline__ u32 dq_staging() const {
+    return base + T::kDqStagingOffset + threadIdx.x / kWarpSize % 4 * T::kDqStagingBytes;
   }
   // The numbers of the sixteen queries from query0 on.
   __device__ __forceinline__ u32 stats(int query0) const {
@@ -64,12 +68,11 @@ struct OnePassShared {
   __device__ __forceinline__ u32 gradients_empty(int slot) const {
     return barrier(kSteps + 3 * T::kStages + 2 + slot);
   }
-
   // By one thread, before any other uses a barrier.
   __device__ __forceinline__ void init() const {
     for (int slot = 0; slot < T::kKeyStages; ++slot) {
       mbarrier_init(keys_full(slot), 1);
-      mbarrier_init(keys_empty(slot), kWarps);
+      mbarrier_init(keys_empty(slot), kWarps + kDqWarps);
     }
     for (int slot = 0; slot < T::kStages; ++slot) {
       mbarrier_init(full(slot), 1);
@@ -78,7 +81,7 @@ struct OnePassShared {
     }
     for (int slot = 0; slot < 2; ++slot) {
       mbarrier_init(gradients_full(slot), kWarps);
-      mbarrier_init(gradients_empty(slot), 4);
+      mbarrier_init(gradients_empty(slot), kDqWarps);
     }
     mbarrier_init_fence();
   }

@@ -7,9 +7,10 @@
 // A persistent CTA has a head at a time: a block of 128 keys, 64 of each of two warpgroups, whose
 // dK and dV stay in registers while all queries pass by in steps. As in dkv_sm90.cuh scores are
 // transposed, so that the accumulators of P' and dS', rounded, are the first operands of dV and dK.
-// dQ needs the dS of both warpgroups: it crosses in shared memory, and the warpgroups take turns at
-// steps (one_pass_dq.cuh). A warp copies, three others sum deltas. Nothing is added by two threads
-// to one number, so bits repeat.
+// dQ needs the dS of both warpgroups: it crosses in shared memory to a third one, which makes
+// nothing else (one_pass_dq.cuh), so that those with keys never wait for it, nor for its sums of
+// the block before. A warp copies, three others sum deltas. Nothing is added by two threads to one
+// number, so bits repeat.
 #pragma once
 
 #include "attention_backward/one_pass_deltas.cuh"
@@ -62,7 +63,7 @@ __device__ __forceinline__ void one_pass_produce(const AttentionBackwardParams& 
   }
 }
 
-// A warpgroup's way through the heads.
+// The way of a warpgroup with keys through the heads.
 template <class T>
 struct OnePassGroup {
   using E = Element<T::kElement>;
@@ -73,8 +74,9 @@ struct OnePassGroup {
   PipelineState<2> exchange;  // of gradients of scores
   RowOperand<T> k, v;
   float dk[T::kHeadDim / 2], dv[T::kHeadDim / 2];
-  bool is_first, is_last;      // block of keys
+  bool is_last;                // block of keys
   int before;                  // the slot of the step before, -1 for none
+  int handed;                  // the exchange's tile of the step before, -1 for none
   StepFragments<T::kStep> ds;  // which products of the step before may still read
 
   static __device__ __forceinline__ int group() { return threadIdx.x / kGroupThreads; }
@@ -87,7 +89,7 @@ struct OnePassGroup {
     v.load(shared.values(keys.index), group() * kGroupRows);
 #pragma unroll
     for (int i = 0; i < T::kHeadDim / 2; ++i) dk[i] = dv[i] = 0.f;
-    before = -1;
+    before = handed = -1;
 #pragma unroll
     for (auto& fragment : ds) fragment[0] = fragment[1] = fragment[2] = fragment[3] = 0;
   }
@@ -99,15 +101,31 @@ struct OnePassGroup {
     before = -1;
   }
 
+  // Gradients of the step before are in their tile, for dQ. While products are under way: the fence
+  // takes as long as some of them.
+  __device__ __forceinline__ void finish_hand_over() {
+    if (handed < 0) return;
+    fence_proxy_async();
+    release_tile<1>(shared.gradients_full(handed));
+    handed = -1;
+  }
+
+  // Of each sixteen queries of a step, this thread's four log-sum-exps, or deltas.
+  template <int kWidth>
+  static __device__ __forceinline__ void load_stats(uint4 (&of_queries)[kWidth / 16], u32 stats) {
+#pragma unroll
+    for (int i = 0; i < kWidth / 16; ++i) of_queries[i] = load_shared_16(stats + i * 128);
+  }
+
   // P', rounded for its product, from S' in `s`, where it stays too.
   template <int kWidth>
   __device__ __forceinline__ void weigh(float (&s)[kWidth / 2], StepFragments<kWidth>& weights,
-                                        u32 stats, float scale) const {
+                                        const uint4 (&lse)[kWidth / 16], float scale) const {
 #pragma unroll
     for (int i = 0; i < kWidth / 16; ++i) {
-      weigh_queries(s, i, load_shared_16(stats + i * 128), scale, [](int) { return true; });
+      weigh_queries(s, i, lse[i], scale, [](int) { return true; });
     }
-    if (T::kLastKeys % kGroupRows != 0 && is_last) {
+    if (T::kLastKeys % T::kBlockKeys != 0 && is_last) {
       // A key that is not there has a score of 0, whose weight may be infinite.
       const int row = group() * kGroupRows + 16 * warp() + lane() / 4;
       const bool seen[2] = {row < T::kLastKeys, row + 8 < T::kLastKeys};
@@ -140,94 +158,46 @@ struct OnePassGroup {
     mbarrier_wait(shared.full(slot), at.phase);
     multiply_over_head<T, kWidth>(s, k, shared.queries(slot));
     multiply_over_head<T, kWidth>(dp, v, shared.dout(slot));
-    wgmma_wait<1>();  // the scores are there, and the products of the step before are done
-    release_before();
+    finish_hand_over();
     mbarrier_wait(shared.weighed(slot), at.phase);
     const u32 stats = shared.stats(query0) + threadIdx.x % 4 * 16;
-    weigh<kWidth>(s, weights, stats, p.call.scale * kLog2E);
+    uint4 lse[kWidth / 16], deltas[kWidth / 16];
+    load_stats<kWidth>(lse, stats);
+    wgmma_wait<1>();  // the scores are there, and the products of the step before are done
+    release_before();
+    weigh<kWidth>(s, weights, lse, p.call.scale * kLog2E);
     multiply_over_step<T, kWidth>(dv, weights, shared.dout(slot));
+    load_stats<kWidth>(deltas, stats + 64);
     wgmma_wait<1>();  // the gradients of the weights are there
 #pragma unroll
     for (int i = 0; i < kWidth / 16; ++i) {
-      differentiate_queries<T>(ds[i], s, dp, i, load_shared_16(stats + i * 128 + 64), AllKept());
+      differentiate_queries<T>(ds[i], s, dp, i, deltas[i], AllKept());
     }
     mbarrier_wait(shared.gradients_empty(exchange.index), exchange.phase ^ 1);
     hand_over<kWidth>(shared.gradients(exchange.index));
+    handed = exchange.index;
+    exchange.advance();
     multiply_over_step<T, kWidth>(dk, ds, shared.queries(slot));
-    fence_proxy_async();
-    release_tile<1>(shared.gradients_full(exchange.index));
     wgmma_wait<1>();  // the weights' registers are free
     hold_fragments(weights);
     before = slot;
     at.advance();
   }
 
-  // A step of a warpgroup that has no keys in the block, whose part of the tile is not read.
-  __device__ __forceinline__ void pass() {
-    mbarrier_wait(shared.full(at.index), at.phase);
-    mbarrier_wait(shared.weighed(at.index), at.phase);
-    mbarrier_wait(shared.gradients_empty(exchange.index), exchange.phase ^ 1);
-    release_tile<1>(shared.gradients_full(exchange.index));
-    release_tile<1>(shared.empty(at.index));
-    at.advance();
-  }
-
-  // dQ of the step that begins with query0, of the keys of this block and those before.
-  template <int kWidth>
-  __device__ __forceinline__ void add_dq(int query0, int batch, int head) {
-    OnePassQueryGradients<T, kWidth> dq[T::kHeadBlocks];
-    float* const kept = p.delta + i64(blockIdx.x) * T::kScratchSums +
-                        query0 / T::kStep * T::kStepSums +
-                        recomputed(threadIdx.x % kGroupThreads) * 4;
-#pragma unroll
-    for (int block = 0; block < T::kHeadBlocks; ++block) {
-      dq[block].begin(kept + block * T::kBlockSums, T::kBlocks == 1 || is_first);
-    }
-    mbarrier_wait(shared.gradients_full(exchange.index), exchange.phase);
-#pragma unroll
-    for (int block = 0; block < T::kHeadBlocks; ++block) {
-      dq[block].multiply(shared.keys(keys.index), shared.gradients(exchange.index), block, is_last);
-    }
-    release_before();
-    release_tile<1>(shared.gradients_empty(exchange.index));
-#pragma unroll
-    for (int block = 0; block < T::kHeadBlocks; ++block) {
-      if (!dq[block].is_there(block)) continue;
-      if (T::kBlocks == 1 || is_last) {
-        dq[block].store(static_cast<u16*>(p.dq) + batch * p.dq_view.batch + head * p.dq_view.head +
-                            query0 * p.dq_view.row,
-                        p.dq_view.row, T::kQueries - query0, shared.staging(), block, p.call.scale);
-      } else {
-        dq[block].keep(kept + block * T::kBlockSums);
-      }
-    }
-  }
-
-  template <int kWidth>
-  __device__ __forceinline__ void step_and_dq(int index, int batch, int head) {
-    if (T::kLastKeys <= kGroupRows && is_last && group() > 0) {
-      pass();
-    } else {
-      step<kWidth>(index * T::kStep);
-    }
-    if (index % T::kGroups == group()) add_dq<kWidth>(index * T::kStep, batch, head);
-    exchange.advance();
-  }
-
   // All queries, for a block of keys.
   __device__ __forceinline__ void block(int index, int batch, int head) {
-    is_first = index == 0;
     is_last = index == T::kBlocks - 1;
     mbarrier_wait(shared.keys_full(keys.index), keys.phase);
     begin();
     if constexpr (T::kWholeSteps > 0) {
       // How many there are is kept from the compiler: two steps in a row would be mixed.
 #pragma unroll 1
-      for (int step = 0; step < recomputed(T::kWholeSteps); ++step) {
-        step_and_dq<T::kStep>(step, batch, head);
+      for (int at_step = 0; at_step < recomputed(T::kWholeSteps); ++at_step) {
+        step<T::kStep>(at_step * T::kStep);
       }
     }
-    if constexpr (T::kTail > 0) step_and_dq<T::kTailWidth>(T::kWholeSteps, batch, head);
+    if constexpr (T::kTail > 0) step<T::kTailWidth>(T::kWholeSteps * T::kStep);
+    finish_hand_over();
     wgmma_wait<0>();
     release_before();
 #pragma unroll
@@ -265,7 +235,8 @@ __device__ __forceinline__ void attention_backward_one_pass_sm90(
   using T = OnePass<Config>;
   extern __shared__ __align__(1024) char shared_memory[];
   const OnePassShared<T> shared{shared_address(shared_memory)};
-  constexpr int kFirstCopier = T::kGroups * kGroupThreads;
+  constexpr int kFirstOfDq = T::kGroups * kGroupThreads;
+  constexpr int kFirstCopier = kFirstOfDq + kGroupThreads;
   const int heads = p.call.batch * p.call.heads;
   if (threadIdx.x == kFirstCopier) {
     prefetch_map(maps.k);
@@ -278,6 +249,9 @@ __device__ __forceinline__ void attention_backward_one_pass_sm90(
     warpgroup_reg_dealloc<T::kCopyRegisters>();
     if (threadIdx.x == kFirstCopier) one_pass_produce<T>(p, maps, shared, heads);
     if (threadIdx.x >= kFirstCopier + kWarpSize) one_pass_deltas<T>(p, shared, heads);
+  } else if (threadIdx.x >= kFirstOfDq) {
+    warpgroup_reg_dealloc<T::kDqRegisters>();
+    one_pass_dq<T>(p, shared, heads);
   } else {
     warpgroup_reg_alloc<T::kComputeRegisters>();
     one_pass_consume<T>(p, shared, heads);

@@ -35,29 +35,29 @@ void PrintTo(const OnePassCase& each, std::ostream* out) { *out << each.problem;
 std::string text_of(const char* problem) { return std::string("attention_backward ") + problem; }
 
 // One block of keys, several, a warpgroup without keys in the last one or in all; whole steps
-// alone, tails of one query and of nearly a step; odd numbers of steps, so that a warpgroup has two
-// in a row; heads of every swizzle, whole and not of dQ's blocks of 64 columns.
+// alone, tails of one query and of nearly a step; odd numbers of steps; heads of every swizzle,
+// whole and not of dQ's blocks of 64 columns.
 const OnePassCase kCases[] = {
     {"OneBlock", "bf16 b=2 h=3 nq=100 nk=128 d=64", {64, 2, 2}},
     {"OneBlockWholeSteps", "bf16 b=1 h=2 nq=128 nk=128 d=64", {64, 2, 2}},
     {"FewKeys", "bf16 b=1 h=5 nq=100 nk=50 d=64", {64, 2, 2}},
     {"OneKey", "bf16 b=1 h=2 nq=97 nk=1 d=64", {48, 2, 2}},
-    {"TwoBlocks", "bf16 b=1 h=3 n=197 d=64 layout=packed", {96, 2, 2}},
+    {"TwoBlocks", "bf16 b=1 h=3 n=197 d=64 layout=packed", {64, 2, 2}},
     {"TwoBlocksOddSteps", "fp16 b=1 h=2 n=197 d=64", {80, 3, 2}},
-    {"TwoBlocksWholeSteps", "bf16 b=1 h=2 n=192 d=64", {96, 2, 2}},
+    {"TwoBlocksWholeSteps", "bf16 b=1 h=2 n=160 d=64", {80, 2, 2}},
     {"ThreeBlocksOneKey", "bf16 b=1 h=2 nq=65 nk=257 d=64", {64, 2, 2}},
     {"ThreeBlocksHalf", "bf16 b=1 h=1 nq=100 nk=320 d=64", {64, 2, 2}},
     {"SeveralHeads", "bf16 b=5 h=2 nq=140 nk=130 d=32", {48, 3, 2}},
     {"SeveralHeadsOneKeyStage", "fp16 b=5 h=2 nq=100 nk=130 d=32", {48, 2, 1}},
     {"ThreeStages", "bf16 b=1 h=2 nq=129 nk=140 d=64", {64, 3, 2}},
     {"OneKeyStage", "bf16 b=1 h=2 nq=150 nk=270 d=72", {64, 2, 1}},
-    {"HeadsOf32", "bf16 b=1 h=3 nq=150 nk=130 d=32", {96, 2, 2}},
+    {"HeadsOf32", "bf16 b=1 h=3 nq=150 nk=130 d=32", {80, 2, 2}},
     {"HeadsOf40", "bf16 b=1 h=2 nq=90 nk=70 d=40 layout=bhnd", {80, 2, 2}},
     {"HeadsOf48", "fp16 b=1 h=2 nq=90 nk=140 d=48", {80, 2, 2}},
-    {"HeadsOf80", "bf16 b=1 h=2 n=257 d=80 layout=packed", {80, 2, 2}},
-    {"HeadsOf96", "bf16 b=1 h=2 nq=81 nk=150 d=96", {64, 2, 1}},
+    {"HeadsOf80", "bf16 b=1 h=2 n=257 d=80 layout=packed", {64, 2, 2}},
+    {"HeadsOf96", "bf16 b=1 h=2 nq=81 nk=150 d=96", {48, 2, 1}},
     {"HeadsOf104", "fp16 b=1 h=1 nq=70 nk=150 d=104", {48, 2, 1}},
-    {"HeadsOf128", "bf16 b=1 h=2 nq=73 nk=140 d=128", {48, 2, 1}},
+    {"HeadsOf120", "bf16 b=1 h=2 nq=73 nk=140 d=120", {32, 2, 1}},
     {"Strided", "bf16 b=2 h=2 n=140 d=64 do=bhnd dq=bhnd dk=bhnd dv=bhnd", {64, 2, 2}},
 };
 
@@ -72,12 +72,12 @@ constexpr char kProblem[] = "bf16 b=2 h=2 nq=117 nk=150 d=72";
 constexpr Blocks kSmall = {48, 2, 1};
 constexpr Mistake kMistakes[] = {
     // Scales, logarithms of two, rows and keys without an end.
-    {kKernel, "shared.staging(), block, p.call.scale);", "shared.staging(), block, 1.f);"},
+    {kDq, "shared.dq_staging(), p.call.scale);", "shared.dq_staging(), 1.f);"},
     {kKernel, "dk, p.call.scale", "dk, 1.f"},
     {kKernel, "dv, 1.f", "dv, p.call.scale"},
     {kDeltas, "log_sum * kLog2E", "log_sum"},
     {kDeltas, "? -log_sum :", "? log_sum :"},
-    {kDeltas, "query < T::kQueries ? lse[query] : minus_infinity()",
+    {kDeltas, "is_mine && query < T::kQueries ? lse[query] : minus_infinity()",
      "lse[min(query, T::kQueries - 1)]"},
     {kKernel, "if (!seen[i / 2 % 2]) s[i] = 0.f;", ""},
     {kKernel, "row + 8 < T::kLastKeys", "row < T::kLastKeys"},
@@ -88,8 +88,7 @@ constexpr Mistake kMistakes[] = {
     {kDeltas, "of_eight / 2 * 4 + query % 16 / 8 * 2 + of_eight % 2", "query % 16"},
     {kDeltas, "i64(head) * T::kQueries", "i64(head / 2) * T::kQueries"},
     {kDeltas, "lse[query] :", "lse[row] :"},
-    {kDeltas, "min(T::kStep, T::kStatsRows - query0)",
-     "min(T::kStep - 16, T::kStatsRows - query0)"},
+    {kDeltas, "row < T::kStep &&", "row < T::kStep - 16 &&"},
     // Products of the wrong operands.
     {kKernel, "(dv, weights, shared.dout(slot))", "(dv, weights, shared.queries(slot))"},
     {kKernel, "(dk, ds, shared", "(dk, weights, shared"},
@@ -98,15 +97,27 @@ constexpr Mistake kMistakes[] = {
     {kKernel, "group() * 8 + 2 * warp() + lane / 8 % 2",
      "group() * 8 + 2 * warp() + 1 - lane / 8 % 2"},
     {kKernel, "lane / 16 * 8 + lane % 8;", "8 - lane / 16 * 8 + lane % 8;"},
-    {kDq, "keys + 64 * block / T", "keys + 0 * block / T"},
-    {kDq, "step * 16 * T::kSwizzle", "0"},
+    {kDq, "16 * T::kSwizzle * step", "0"},
     // Sums that wait between blocks of keys: left out, of another step, of other columns.
-    {kDq, "if (is_first) return;", "return;"},
-    {kKernel, "query0 / T::kStep * T::kStepSums +", "0 * T::kStepSums +"},
-    {kKernel, "is_first = index == 0;", "is_first = index <= 1;"},
-    {kKernel, "dq[block].keep(kept + block * T::kBlockSums)", "dq[block].keep(kept)"},
+    {kDq, "if (T::kBlocks > 1 && !is_first) read_sums(sums, kept);", ""},
+    {kDq, "query0 / T::kStep * T::kStepSums +", "0 * T::kStepSums +"},
+    {kDq, "is_first = index == 0;", "is_first = index <= 1;"},
+    {kDq, "sums[4 * i + 2] = __uint_as_float(four.z);", ""},
     // Another step in the place of the last, rows that are not there.
-    {kKernel, "step_and_dq<T::kTailWidth>(T::kWholeSteps,", "step_and_dq<T::kTailWidth>(0,"},
+    {kKernel, "step<T::kTailWidth>(T::kWholeSteps * T::kStep)", "step<T::kTailWidth>(0)"},
+    {kDq, "step<T::kTailWidth>(T::kWholeSteps * T::kStep,", "step<T::kTailWidth>(0,"},
+    {kDq, "min(rows, kWidth) - row", "min(rows - 1, kWidth) - row"},
+    {kDq, "to + row * stride, stride", "to, stride"},
+};
+
+// Of dQ transposed.
+constexpr char kNarrowProblem[] = "bf16 b=2 h=2 nq=117 nk=150 d=64";
+constexpr Blocks kNarrow = {48, 2, 2};
+constexpr Mistake kNarrowMistakes[] = {
+    {kDq, "shared.dq_staging(), p.call.scale);", "shared.dq_staging(), 1.f);"},
+    {kDq, "step * 16 * T::kSwizzle", "0"},
+    {kDq, "if (T::kBlocks > 1 && !is_first) read_sums(sums, kept);", ""},
+    {kDq, "query0 / T::kStep * T::kStepSums +", "0 * T::kStepSums +"},
     {kDq, "query0 + row < rows &&", "query0 + row + 1 < rows &&"},
     {kDq, "store_chunk<16>(to + (query0 + row) * stride", "store_chunk<16>(to + row * stride"},
     {kDq, "lane / 16 * 8 + lane % 8, lane / 8 % 2", "lane / 8 % 2 * 8 + lane % 8, lane / 16"},
@@ -116,6 +127,10 @@ constexpr Mistake kMistakes[] = {
 constexpr MissingWait kUnordered[] = {
     {"KeysNotWaitedFor",
      {kKernel, "mbarrier_wait(shared.keys_full(keys.index), keys.phase);", ""},
+     "a race|never ends"},
+    {"KeysStillReadForDq",
+     {kShared, "mbarrier_init(keys_empty(slot), kWarps + kDqWarps);",
+      "mbarrier_init(keys_empty(slot), kWarps);"},
      "a race|never ends"},
     {"KeysStillRead",
      {kKernel, "mbarrier_wait(shared.keys_empty(keys.index), keys.phase ^ 1);", ""},
@@ -148,27 +163,26 @@ constexpr MissingWait kUnordered[] = {
       "hand_over<kWidth>(shared.gradients(exchange.index));\n"},
      "a race"},
     {"HandedOverWithoutAFence",
-     {kKernel,
-      "fence_proxy_async();\n    release_tile<1>(shared.gradients_full(exchange.index));\n    "
-      "wgmma",
-      "release_tile<1>(shared.gradients_full(exchange.index));\n    wgmma"},
+     {kKernel, "fence_proxy_async();\n    release_tile<1>(shared.gradients_full(handed))",
+      "release_tile<1>(shared.gradients_full(handed))"},
      "without fence.proxy.async"},
     {"GradientsNotWaitedFor",
-     {kKernel, "mbarrier_wait(shared.gradients_full(exchange.index), exchange.phase);", ""},
+     {kDq, "mbarrier_wait(shared.gradients_full(exchange.index), exchange.phase);",
+      "(void)shared;"},
      "a race"},
     // Read before the wait, which the emulated device must see before the sums are gone.
     {"DqNotWaitedFor",
      {kDq, "wgmma_wait<0>();\n",
-      "float early[kWidth / 2];\n"
-      "    for (int i = 0; i < kWidth / 2; ++i) early[i] = sums[i];\n"
+      "float early[Gradients::kSums];\n"
+      "    for (int i = 0; i < Gradients::kSums; ++i) early[i] = sums[i];\n"
       "    wgmma_wait<0>();\n"
-      "    for (int i = 0; i < kWidth / 2; ++i) sums[i] = early[i];\n"},
+      "    for (int i = 0; i < Gradients::kSums; ++i) sums[i] = early[i];\n"},
      "a race|erred by|gave NaN"},
     {"StagedStillRead", {kDq, "__syncwarp();  // what was staged", "// what was staged"}, "a race"},
     {"StagedNotWaitedFor", {kDq, "__syncwarp();\n#pragma unroll", "#pragma unroll"}, "a race"},
     {"ReleasedBeforeRead",
-     {kDeltas, "      // Later blocks of keys find the numbers of the first.\n",
-      "      release_tile<1>(shared.empty(at.index));\n"},
+     {kDeltas, "      if (is_mine) write_stats",
+      "      release_tile<1>(shared.empty(at.index));\n      if (is_mine) write_stats"},
      "a race|never ends"},
     {"FewerWarpsWaitedFor",
      {kShared, "mbarrier_init(empty(slot), kWarps + kDeltaWarps);",
@@ -204,11 +218,16 @@ TEST_F(AttentionBackwardOnePassGpuTest, EachMistakeIsSeen) {
   expect_seen(problem, config, kMistakes);
 }
 
+TEST_F(AttentionBackwardOnePassGpuTest, EachMistakeOfTransposedRowsIsSeen) {
+  const ProblemPtr problem = parse_problem(text_of(kNarrowProblem));
+  expect_seen(problem, config_of(kNarrow), kNarrowMistakes);
+}
+
 class AttentionBackwardOnePassUnorderedGpuTest : public AttentionBackwardOnePassGpuTest,
                                                  public testing::WithParamInterface<MissingWait> {};
 
-// More heads than the emulated device has CTAs for, more steps than slots, and three steps of a
-// block, so that a warpgroup has two in a row and both have keys in each. With two blocks of keys
+// More heads than the emulated device has CTAs for, more steps than slots, and both warpgroups have
+// keys in each block. With two blocks of keys
 // in shared memory the ring of steps alone keeps a third one back.
 TEST_P(AttentionBackwardOnePassUnorderedGpuTest, IsAFaultOnTheEmulatedDevice) {
   const ProblemPtr problem = parse_problem(text_of("bf16 b=5 h=2 nq=140 nk=200 d=32"));

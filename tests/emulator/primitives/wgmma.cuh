@@ -244,7 +244,6 @@ struct Wgmma {
   static_assert(kColumns % 8 == 0 && kColumns >= 8 && kColumns <= 256);
   template <bool kAAcross = false, bool kBAcross = false>
   static void shared_a(float (&d)[kColumns / 2], u64 a, u64 b, bool accumulate) {
-    static_assert(!kBAcross || kColumns % 64 == 0, "B across its rows lies in whole panels");
     issue_wgmma({.d = d,
                  .kind = kAAcross ? WgmmaCall::A::kSharedAcross : WgmmaCall::A::kShared,
                  .a = {},
