@@ -58,7 +58,7 @@ std::optional<std::string> AttentionBackwardOnePassFamily::refusal(const Problem
   if (f.bias || f.mask || f.causal) return "it serves no bias and no mask, causal or given";
   if (f.heads != f.kv_heads) return "it serves no keys that query heads share";
   if (auto refused = no_dropout(f)) return refused;
-  if (f.d < 32 || f.d > 120) return "it serves head sizes of 32 to 120";
+  if (f.d < 32 || f.d > 96) return "it serves head sizes of 32 to 96";
   if (attention_backward_one_pass_facts(p).kept_sums() > Shape::kMostSums) {
     return formatted("it keeps {} sums of dQ for each CTA in L2 at most", Shape::kMostSums);
   }

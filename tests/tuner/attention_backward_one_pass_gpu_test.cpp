@@ -56,8 +56,7 @@ const OnePassCase kCases[] = {
     {"HeadsOf48", "fp16 b=1 h=2 nq=90 nk=140 d=48", {80, 2, 2}},
     {"HeadsOf80", "bf16 b=1 h=2 n=257 d=80 layout=packed", {64, 2, 2}},
     {"HeadsOf96", "bf16 b=1 h=2 nq=81 nk=150 d=96", {48, 2, 1}},
-    {"HeadsOf104", "fp16 b=1 h=1 nq=70 nk=150 d=104", {48, 2, 1}},
-    {"HeadsOf120", "bf16 b=1 h=2 nq=73 nk=140 d=120", {32, 2, 1}},
+    {"HeadsOf88", "fp16 b=1 h=1 nq=70 nk=150 d=88", {32, 2, 2}},
     {"Strided", "bf16 b=2 h=2 n=140 d=64 do=bhnd dq=bhnd dk=bhnd dv=bhnd", {64, 2, 2}},
 };
 
