@@ -113,11 +113,29 @@ class PackedFamily : public Family {
   struct Likely {
     double rows, keys, warps;
   };
+  // Which family comes first without tuning, by bounds alone: lengths are not known.
+  enum class First { kMostRows, kSmallCtas, kFewRows };
+  static First first_of(const PackedAttentionProblem& problem);
 
  private:
   virtual Values values(const PackedAttentionProblem& problem) const = 0;
-  virtual Likely likely(const PackedAttentionProblem& problem) const = 0;
+  // Nothing: another family comes first.
+  virtual std::optional<Likely> likely(const PackedAttentionProblem& problem) const = 0;
 };
+
+// Persistent CTAs of many rows hide copies best, but for two kinds of short sequences: where a few
+// steps have all of the keys, four small CTAs of an SM fill it more evenly and hide each other's
+// first and last steps, as long as registers suffice (d up to 64); and where most sequences are
+// much shorter than the longest, of up to one block, warps of few rows compute less for nothing.
+PackedFamily::First PackedFamily::first_of(const PackedAttentionProblem& p) {
+  constexpr std::int64_t kBlock = 64, kFewSteps = 640;
+  const std::int64_t longest = std::max(p.longest, p.longest_k);
+  if (longest <= kBlock) {
+    const bool are_mostly_shorter = 8 * p.tokens <= 5 * p.longest * p.sequences;
+    return are_mostly_shorter ? First::kFewRows : First::kMostRows;
+  }
+  return longest <= kFewSteps && p.d <= 64 ? First::kSmallCtas : First::kMostRows;
+}
 
 std::vector<Constraint> PackedFamily::rules(const Problem& asked, const DeviceInfo& device) const {
   const PackedAttentionProblem& problem = packed_attention_of(asked);
@@ -155,10 +173,11 @@ std::optional<double> PackedFamily::rank(const Problem& asked, const Config& con
                                          const DeviceInfo&) const {
   const PackedAttentionProblem& problem = packed_attention_of(asked);
   const Shape t = packed_geometry(problem, config);
-  const Likely wanted = likely(problem);
+  const std::optional<Likely> wanted = likely(problem);
+  if (!wanted) return std::nullopt;
   const auto off = [](double value, double goal) { return std::abs(std::log2(value / goal)); };
-  double cost = 2 * off(t.block_m(), wanted.rows) + 2 * off(t.block_n, wanted.keys);
-  cost += off(t.warps * t.min_ctas, wanted.warps);
+  double cost = 2 * off(t.block_m(), wanted->rows) + 2 * off(t.block_n, wanted->keys);
+  cost += off(t.warps * t.min_ctas, wanted->warps);
   cost += std::abs(t.stages - 2) / 4.0;
   cost += t.row_tiles == 1 ? 0 : 0.5;
   cost += t.query_in_registers != 0 ? 0 : 0.125;
@@ -251,8 +270,9 @@ class PackedSm80 final : public PackedFamily {
             {"kStages", {1, 2, 3}},
             {"kQueryInRegisters", {0, 1}}};
   }
-  Likely likely(const PackedAttentionProblem&) const override {
-    return {.rows = 64, .keys = 64, .warps = 12};
+  std::optional<Likely> likely(const PackedAttentionProblem& p) const override {
+    if (first_of(p) == First::kFewRows) return Likely{.rows = 32, .keys = 32, .warps = 16};
+    return Likely{.rows = 64, .keys = 64, .warps = 12};
   }
 };
 
@@ -275,10 +295,13 @@ class PackedSm90 final : public PackedFamily {
             {"kStages", {2, 3}}};
   }
   // Small blocks where sequences are short: rows behind their ends are computed for nothing.
-  Likely likely(const PackedAttentionProblem& p) const override {
+  std::optional<Likely> likely(const PackedAttentionProblem& p) const override {
+    const First first = first_of(p);
+    if (first == First::kFewRows) return std::nullopt;
+    if (first == First::kSmallCtas) return Likely{.rows = 64, .keys = 80, .warps = 16};
     const double keys = p.longest_k <= 64 ? 64 : p.d > 96 ? 80 : 112;
-    if (p.longest <= 256) return {.rows = 64, .keys = keys, .warps = 12};
-    return {.rows = 128, .keys = p.d > 96 ? 96.0 : 128.0, .warps = 8};
+    if (p.longest <= 256) return Likely{.rows = 64, .keys = keys, .warps = 12};
+    return Likely{.rows = 128, .keys = p.d > 96 ? 96.0 : 128.0, .warps = 8};
   }
 };
 
@@ -307,14 +330,16 @@ class PackedSm90Pipelined final : public PackedFamily {
             {"kStages", {2, 3, 4}}};
   }
   // As the fixed kernels': three warpgroups where their registers suffice for wide steps.
-  Likely likely(const PackedAttentionProblem& p) const override {
+  std::optional<Likely> likely(const PackedAttentionProblem& p) const override {
+    if (first_of(p) != First::kMostRows) return std::nullopt;
     if (p.longest <= 256)
-      return {.rows = 64, .keys = p.longest_k <= 64 ? 64.0 : 112.0, .warps = 12};
-    return {.rows = p.longest < 640 ? 128.0 : 192.0,
-            .keys = p.d > 96   ? 96.0
-                    : p.d > 64 ? 128.0
-                               : 160.0,
-            .warps = 12};
+      return Likely{.rows = 64, .keys = p.longest_k <= 64 ? 64.0 : 112.0, .warps = 12};
+    return Likely{.rows = p.longest < 640 ? 128.0 : 192.0,
+                  .keys = p.d > 96   ? 96.0
+                          : p.d > 72 ? 128.0
+                          : p.d > 64 ? 112.0
+                                     : 160.0,
+                  .warps = 12};
   }
 };
 

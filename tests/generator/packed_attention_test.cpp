@@ -174,6 +174,61 @@ TEST(PackedAttentionSpaceTest, EveryProblemHasADefaultInsideItsSpace) {
   }
 }
 
+// Which family is good without tuning follows from the bounds alone.
+TEST(PackedAttentionSpaceTest, DefaultsAreOfTheFamilyThatSuitsTheBounds) {
+  const DeviceInfo device = testing_support::h200_device();
+  constexpr const char *kSmallCtas = "kBlockN=80 kMinCtas=4 kPersistent=0 kWarps=4",
+                       *kFewRows = "kBlockN=32 kMinCtas=8 kPersistent=0 kWarps=2",
+                       *kWide = "kBlockN=112 kMinCtas=1 kPersistent=1 kWarps=12";
+  const struct {
+    const char *problem, *family, *tunables;
+  } kCases[] = {
+      // A few steps have all keys.
+      {"bf16 h=12 d=64 lengths=197x32", "sm90", kSmallCtas},
+      {"bf16 h=12 d=64 tokens=5949 longest=256 sequences=32", "sm90", kSmallCtas},
+      {"bf16 h=12 d=64 tokens=24787 longest=577 sequences=64", "sm90", kSmallCtas},
+      {"bf16 h=12 d=64 lengths=640x8", "sm90", kSmallCtas},
+      {"fp16 h=12 d=32 lengths=197x32 causal lse", "sm90", kSmallCtas},
+      {"bf16 h=12 d=64 lengths=65x32", "sm90", kSmallCtas},
+      {"bf16 h=12 d=64 lengths=16x32 lengths_k=300x32", "sm90", kSmallCtas},
+      {"bf16 h=12 d=64 lengths=641x8", "sm90_pipelined", ""},
+      {"bf16 h=12 d=64 lengths=16x32 lengths_k=641x32", "sm90_pipelined", ""},
+      {"bf16 h=12 d=72 lengths=197x32", "sm90_pipelined", ""},
+      // Most sequences are much shorter than the longest, which is of one block.
+      {"bf16 h=16 d=72 tokens=6490 longest=64 sequences=200", "sm80", kFewRows},
+      {"bf16 h=16 d=72 tokens=8000 longest=64 sequences=200", "sm80", kFewRows},
+      {"bf16 h=16 d=72 tokens=8001 longest=64 sequences=200", "sm90_pipelined", ""},
+      {"bf16 h=16 d=80 lengths=64x64", "sm90_pipelined", ""},
+      {"bf16 h=16 d=80 tokens=3968 longest=64 sequences=72", "sm90_pipelined", ""},
+      {"bf16 h=16 d=80 lengths=64x240", "sm90_pipelined", ""},
+      {"bf16 h=16 d=72 tokens=6490 longest=128 sequences=200", "sm90_pipelined", ""},
+      // Long ones.
+      {"bf16 h=16 d=72 tokens=11193 longest=992 sequences=16", "sm90_pipelined", kWide},
+      {"bf16 h=16 d=72 tokens=13508 longest=6084 sequences=4", "sm90_pipelined", kWide},
+      {"bf16 h=16 d=72 lengths=15376", "sm90_pipelined", kWide},
+      {"bf16 h=16 d=80 tokens=13888 longest=4096 sequences=7", "sm90_pipelined", "kBlockN=128"},
+  };
+  for (const auto& [text, family, tunables] : kCases) {
+    const auto p = PackedAttentionProblem::parse(text);
+    const Config first = default_config(*ProblemPtr(p), device);
+    EXPECT_EQ(packed_attention().family_of(first).name(), family) << text << ' ' << first.text();
+    const Config expected = Config::parse(tunables);
+    for (const auto& [name, value] : expected) {
+      EXPECT_EQ(first.find(name), value) << text << ' ' << name << ' ' << first.text();
+    }
+  }
+}
+
+// Where wgmma is not there, short sequences have a default all the same.
+TEST(PackedAttentionSpaceTest, DefaultsOfOtherArchitecturesAreOfMmaSync) {
+  DeviceInfo device = testing_support::h200_device();
+  device.cc_major = 8;
+  for (const char* const text : kProblems) {
+    const ProblemPtr p = parse_problem(text);
+    EXPECT_EQ(packed_attention().family_of(default_config(*p, device)).name(), "sm80") << text;
+  }
+}
+
 TEST(PackedAttentionSpaceTest, StridesThatNoTensorMapTakesAreForOtherFamilies) {
   const DeviceInfo device = testing_support::h200_device();
   const Family& pipelined = packed_attention_sm90_pipelined();
