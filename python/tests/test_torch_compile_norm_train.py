@@ -177,6 +177,31 @@ class PatternTest(NormCase):
         self.assertEqual([(mine.dtype, self.types[i]) for i, mine in enumerate(got)], [(half, half), (wide, wide)])
         torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
 
+    def test_a_layer_behind_a_norm_that_must_stay_has_its_own_type(self):
+        """The norm would write 16 bits, and its sum would lie otherwise than the model's, which leaves the graph as two results."""
+        class Channels(Block):
+            def forward(self, x):
+                x = x.transpose(1, 2)
+                x = x + self.layers[0](x)
+                return self.after(self.layers[1](self.norms[0](x))), x, x.transpose(1, 2).contiguous()
+        for name, after in (("widened", lambda y: y.float().square().mean()), ("a result", lambda y: y.square().mean())):
+            with self.subTest(name):
+                model, x = Channels(), x_of(2, D, 5)
+                model.after = after
+                compiled = vitune.compile(copy.deepcopy(model), replace=["norm_train", "linear_train"])
+                got, wants = [], []
+                for each, grads in ((compiled, got), (model, wants)):
+                    with autocast(True):
+                        loss, rows, columns = each(x)
+                    (loss.float() + rows.square().mean() + columns.mean()).backward()
+                    grads += [(name.removeprefix("_orig_mod."), p.grad) for name, p in each.named_parameters() if p.grad is not None]
+                for (name, grad), (same, want) in zip(got, wants, strict=True):
+                    self.assertEqual(name, same)
+                    torch.testing.assert_close(grad, want, rtol=2e-2, atol=2e-3)
+                calls = vitune.report(compiled).calls
+                self.assertEqual([(call.call, call.replaced) for call in calls if call.trains],
+                                 [("linear in training", True), (SUM, False), ("linear in training", True)], calls)
+
     def test_what_comes_between_keeps_a_sum_and_its_norm_apart(self):
         def used(self, x, y):
             total = x + y

@@ -285,10 +285,23 @@ class Rewrite:
         for put in reversed(self._put):
             if put in those:
                 for node, new in reversed(put.pairs):
+                    self._keep_type(node, new)
                     new.replace_all_uses_with(node)
         self._put = [put for put in self._put if put not in those]
         self._gone = set().union(*(put.gone for put in self._put))
         self._erase(self.ours - set().union(*(put.made for put in self._put)))
+
+    def _keep_type(self, node: fx.Node, new: fx.Node) -> None:
+        """What is of ours and takes `new` was made for its type, which may be narrower than that of `node`."""
+        was, is_now = value_of(node), value_of(new)
+        takers = {user for user in new.users if user not in self._theirs}
+        if not takers or not isinstance(was, torch.Tensor) or not isinstance(is_now, torch.Tensor) or was.dtype == is_now.dtype:
+            return
+        with self._graph.inserting_after(node):
+            cast = self._graph.call_method("to", (node, is_now.dtype))
+        cast.meta[TRAINS] = wants_gradient(was)
+        self._known.add(cast)
+        new.replace_all_uses_with(cast, delete_user_cb=lambda user: user in takers)
 
     def undo(self) -> None:
         self.take_back(self._put)
