@@ -113,9 +113,9 @@ class PackedFamily : public Family {
   struct Likely {
     double rows, keys, warps;
   };
-  // Which family comes first without tuning, by bounds alone: lengths are not known.
-  enum class First { kMostRows, kSmallCtas, kFewRows };
-  static First first_of(const PackedAttentionProblem& problem);
+  // Whether small CTAs come first without tuning. By the longest sequence alone: one kernel serves
+  // all numbers of tokens and sequences.
+  static bool are_small_ctas_first(const PackedAttentionProblem& problem);
 
  private:
   virtual Values values(const PackedAttentionProblem& problem) const = 0;
@@ -123,18 +123,13 @@ class PackedFamily : public Family {
   virtual std::optional<Likely> likely(const PackedAttentionProblem& problem) const = 0;
 };
 
-// Persistent CTAs of many rows hide copies best, but for two kinds of short sequences: where a few
-// steps have all of the keys, four small CTAs of an SM fill it more evenly and hide each other's
-// first and last steps, as long as registers suffice (d up to 64); and where most sequences are
-// much shorter than the longest, of up to one block, warps of few rows compute less for nothing.
-PackedFamily::First PackedFamily::first_of(const PackedAttentionProblem& p) {
+// Persistent CTAs of many rows hide copies best, but where a few steps have all of the keys: there
+// four small CTAs of an SM fill it more evenly and hide each other's first and last steps, as long
+// as registers suffice (d up to 64).
+bool PackedFamily::are_small_ctas_first(const PackedAttentionProblem& p) {
   constexpr std::int64_t kBlock = 64, kFewSteps = 640;
   const std::int64_t longest = std::max(p.longest, p.longest_k);
-  if (longest <= kBlock) {
-    const bool are_mostly_shorter = 8 * p.tokens <= 5 * p.longest * p.sequences;
-    return are_mostly_shorter ? First::kFewRows : First::kMostRows;
-  }
-  return longest <= kFewSteps && p.d <= 64 ? First::kSmallCtas : First::kMostRows;
+  return longest > kBlock && longest <= kFewSteps && p.d <= 64;
 }
 
 std::vector<Constraint> PackedFamily::rules(const Problem& asked, const DeviceInfo& device) const {
@@ -270,8 +265,7 @@ class PackedSm80 final : public PackedFamily {
             {"kStages", {1, 2, 3}},
             {"kQueryInRegisters", {0, 1}}};
   }
-  std::optional<Likely> likely(const PackedAttentionProblem& p) const override {
-    if (first_of(p) == First::kFewRows) return Likely{.rows = 32, .keys = 32, .warps = 16};
+  std::optional<Likely> likely(const PackedAttentionProblem&) const override {
     return Likely{.rows = 64, .keys = 64, .warps = 12};
   }
 };
@@ -296,9 +290,7 @@ class PackedSm90 final : public PackedFamily {
   }
   // Small blocks where sequences are short: rows behind their ends are computed for nothing.
   std::optional<Likely> likely(const PackedAttentionProblem& p) const override {
-    const First first = first_of(p);
-    if (first == First::kFewRows) return std::nullopt;
-    if (first == First::kSmallCtas) return Likely{.rows = 64, .keys = 80, .warps = 16};
+    if (are_small_ctas_first(p)) return Likely{.rows = 64, .keys = 80, .warps = 16};
     const double keys = p.longest_k <= 64 ? 64 : p.d > 96 ? 80 : 112;
     if (p.longest <= 256) return Likely{.rows = 64, .keys = keys, .warps = 12};
     return Likely{.rows = 128, .keys = p.d > 96 ? 96.0 : 128.0, .warps = 8};
@@ -331,7 +323,7 @@ class PackedSm90Pipelined final : public PackedFamily {
   }
   // As the fixed kernels': three warpgroups where their registers suffice for wide steps.
   std::optional<Likely> likely(const PackedAttentionProblem& p) const override {
-    if (first_of(p) != First::kMostRows) return std::nullopt;
+    if (are_small_ctas_first(p)) return std::nullopt;
     if (p.longest <= 256)
       return Likely{.rows = 64, .keys = p.longest_k <= 64 ? 64.0 : 112.0, .warps = 12};
     return Likely{.rows = p.longest < 640 ? 128.0 : 192.0,
