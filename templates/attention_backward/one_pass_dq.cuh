@@ -188,16 +188,4 @@ struct OnePassDq {
   }
 };
 
-template <class T>
-__device__ __forceinline__ void one_pass_dq(const AttentionBackwardParams& p,
-                                            const OnePassShared<T>& shared, int heads) {
-  OnePassDq<T> group{p, shared};
-#pragma unroll 1
-  for (int index = blockIdx.x; index < heads; index += gridDim.x) {
-    const int batch = int(u32(index) / u32(p.call.heads)), head = index - batch * p.call.heads;
-#pragma unroll 1
-    for (int block = 0; block < recomputed(T::kBlocks); ++block) group.block(block, batch, head);
-  }
-}
-
 }  // namespace vitune

@@ -13,6 +13,7 @@
 
 #include "attention_backward/config_sm90_one_pass.cuh"
 #include "collective/pipeline.cuh"
+#include "primitives/copy.cuh"
 #include "primitives/mbarrier.cuh"
 
 namespace vitune {
@@ -92,5 +93,18 @@ struct OnePassShared {
     return base + T::kBarrierOffset + 8 * index;
   }
 };
+
+// A warpgroup's way through the blocks of keys of all heads of the CTA.
+template <class T, class Group>
+__device__ __forceinline__ void one_pass_blocks(const AttentionBackwardParams& p,
+                                                const OnePassShared<T>& shared, int heads) {
+  Group group{p, shared};
+#pragma unroll 1
+  for (int index = blockIdx.x; index < heads; index += gridDim.x) {
+    const int batch = int(u32(index) / u32(p.call.heads)), head = index - batch * p.call.heads;
+#pragma unroll 1
+    for (int block = 0; block < recomputed(T::kBlocks); ++block) group.block(block, batch, head);
+  }
+}
 
 }  // namespace vitune

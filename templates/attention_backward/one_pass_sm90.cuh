@@ -217,18 +217,6 @@ struct OnePassGroup {
   }
 };
 
-template <class T>
-__device__ __forceinline__ void one_pass_consume(const AttentionBackwardParams& p,
-                                                 const OnePassShared<T>& shared, int heads) {
-  OnePassGroup<T> group{p, shared};
-#pragma unroll 1
-  for (int index = blockIdx.x; index < heads; index += gridDim.x) {
-    const int batch = int(u32(index) / u32(p.call.heads)), head = index - batch * p.call.heads;
-#pragma unroll 1
-    for (int block = 0; block < recomputed(T::kBlocks); ++block) group.block(block, batch, head);
-  }
-}
-
 template <class Config>
 __device__ __forceinline__ void attention_backward_one_pass_sm90(
     const AttentionBackwardParams& p, const AttentionBackwardOnePassMaps& maps) {
@@ -251,10 +239,10 @@ __device__ __forceinline__ void attention_backward_one_pass_sm90(
     if (threadIdx.x >= kFirstCopier + kWarpSize) one_pass_deltas<T>(p, shared, heads);
   } else if (threadIdx.x >= kFirstOfDq) {
     warpgroup_reg_dealloc<T::kDqRegisters>();
-    one_pass_dq<T>(p, shared, heads);
+    one_pass_blocks<T, OnePassDq<T>>(p, shared, heads);
   } else {
     warpgroup_reg_alloc<T::kComputeRegisters>();
-    one_pass_consume<T>(p, shared, heads);
+    one_pass_blocks<T, OnePassGroup<T>>(p, shared, heads);
   }
 }
 
