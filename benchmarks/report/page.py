@@ -65,13 +65,14 @@ def _table(table: Table) -> str:
             f"<tbody>\n{rows}\n</tbody></table></div>")
 
 
-def _tables(tables: Sequence[Table]) -> str:
+def _tables(tables: Sequence[Table], source: str) -> str:
+    """Folded: the numbers and what they were measured on; the page's head has the dates."""
     if not tables:
-        return ""
+        return _paragraphs([source], "note")
     rows = sum(len(table.rows) for table in tables)
     said = f'<summary>The numbers ({rows} row{"s" * (rows != 1)})</summary>'
     hint = '<p class="note hint">Wide tables scroll sideways.</p>'
-    return f"<details>{said}{hint}{''.join(map(_table, tables))}</details>\n"
+    return f"<details>{said}{_paragraphs([source], 'note')}{hint}{''.join(map(_table, tables))}</details>\n"
 
 
 def _paragraphs(texts: Sequence[str], kind: str) -> str:
@@ -91,8 +92,7 @@ def _section(section: Section) -> str:
         + _paragraphs([section.caption], "caption")
         + (f'<div class="panels">{panels}</div>\n' if panels else "")
         + _paragraphs(section.notes, "note")
-        + _paragraphs([section.source], "note")
-        + _tables(section.tables)
+        + _tables(section.tables, section.source)
         + "</section>\n"
     )
 
