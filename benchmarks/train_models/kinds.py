@@ -19,8 +19,8 @@ _FIRST = [
         ("optimizer", r"multi_tensor_apply|adam"),
         ("other", r"log_?softmax|nll_loss|cross_entropy"),
         ("attention", r"dot_do_o|convert_dq|vitune_(window_)?attention"),
-        ("norm", r"gammabeta|layer_?norm|vitune_(group_)?norm"),
-        ("gemm", r"^vitune_linear"),
+        ("norm", r"gammabeta|layer_?norm|vitune_(group_)?norm|^triton_\w*norm_train"),
+        ("gemm", r"^vitune_(linear|weight_grad)"),
         ("convolution", r"max_?pool"),
         ("activation", r"threshold"),  # ReLU's gradient
     )

@@ -12,7 +12,9 @@ NAMES = {
         "nvjet_sm90_tst_192x192_64x3_1x2_h_bz_coopB_splitK_NTN",
         "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16>(cublasLt::Params)",
         "triton_tem_fused_mm_t_3",
-        "vitune_linear_weight_grad",
+        "vitune_linear",
+        "vitune_weight_grad",
+        "vitune_weight_grad_finish",
     ),
     "attention": (
         "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_cga1x1x1_kernel0_0",
@@ -29,6 +31,8 @@ NAMES = {
         "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<float, float, 32, 32>(long, long)",
         "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized<float, float>(float const*)",
         "vitune_norm_backward",
+        "triton_per_fused_sum_norm_train_4",
+        "triton_per_fused_add_cat_expand_norm_train_2",
     ),
     "activation": (
         "triton_poi_fused_gelu_gelu_backward_view_9",
