@@ -145,7 +145,13 @@ for form in "$gradient;192 192 3 1 2 4" "$gradient;128 256 2 2 1 4" "$gradient;2
   read -r m n groups pair splits stages <<<"${form#*;}"
   compile_form "a weight gradient of the family sm90" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups kPair=$pair kSplits=$splits kStages=$stages" "${form%;*}"
 done
-expect_no_spill "weight gradients of the family sm90"
+for form in "linear_weight_grad bf16 m=1576 n=384 k=1536 bias out=fp32;128 192 2 4 3" "linear_weight_grad bf16 m=1576 n=384 k=1536 bias out=fp32;192 128 3 8 2" \
+    "linear_weight_grad bf16 m=1576 n=1536 k=384 bias add;128 256 2 2 2" "linear_weight_grad fp16 m=4728 n=768 k=768 bias out=fp32;256 64 2 2 3" \
+    "linear_weight_grad bf16 m=1576 n=384 k=384 bias out=fp32;64 192 1 6 4"; do
+  read -r m n groups splits stages <<<"${form#*;}"
+  compile_form "a weight gradient of the family sm90_split_m" 1 sm_90 "kFamily=4 kBlockM=$m kBlockN=$n kGroups=$groups kPair=0 kSplits=$splits kStages=$stages" "${form%;*}"
+done
+expect_no_spill "weight gradients of the families sm90 and sm90_split_m"
 # Maps: what vision transformers ask for; every word.
 mapfile -t maps < <(python3 -c 'import json, sys; [print(each["problem"]) for each in json.load(open(sys.argv[1]))["problems"]]' "$(dirname "$0")/../data/map_problems.json")
 if ! "$vitune" compile -q --csv "${maps[@]}" "map n=4096 a=fp32 b=bool c=fp16 x=where(b,add(sin(cos(exp(a))),log(abs(div(a,sub(a,2))))),min(erf(tanh(a)),sqrt(rsqrt(sigmoid(neg(c)))))) out=fp32" \

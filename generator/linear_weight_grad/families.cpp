@@ -7,7 +7,8 @@ namespace vitune {
 // By their number in kFamily, which is in stored configs: new ones come last.
 GemmFamilies weight_grad_families() {
   static const GemmFamily* const all[] = {&weight_grad_sm80(), &weight_grad_sm90(),
-                                          &weight_grad_cublaslt(), &weight_grad_chain()};
+                                          &weight_grad_cublaslt(), &weight_grad_chain(),
+                                          &weight_grad_sm90_split_m()};
   return all;
 }
 

@@ -21,5 +21,7 @@ const GemmFamily& weight_grad_sm90();
 const GemmFamily& weight_grad_cublaslt();
 // cuBLASLt's product, then our kernels (chain.cpp): sums of rows, scales.
 const GemmFamily& weight_grad_chain();
+// wgmma with the rows in parts that a cluster adds (sm90_split_m.cpp): products of few tiles.
+const GemmFamily& weight_grad_sm90_split_m();
 
 }  // namespace vitune

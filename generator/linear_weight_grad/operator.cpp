@@ -96,11 +96,12 @@ class LinearWeightGrad final : public OperatorOf<LinearWeightGradProblem> {
   }
 };
 
-// wgmma first, where it serves.
+// wgmma first, where it serves; the parts that a cluster adds no GPU has timed yet.
 std::vector<Config> LinearWeightGrad::defaults(const Problem& problem, const DeviceInfo& device,
                                                const ParameterSpace& space) const {
   std::vector<Config> configs;
-  for (const GemmFamily* family : {&weight_grad_sm90(), &weight_grad_sm80()}) {
+  for (const GemmFamily* family :
+       {&weight_grad_sm90(), &weight_grad_sm90_split_m(), &weight_grad_sm80()}) {
     if (family->refusal(problem, device)) continue;
     for (Config& config : family->defaults(problem, device, space)) {
       configs.push_back(std::move(config));

@@ -12,10 +12,8 @@
 
 namespace vitune {
 
-namespace {
-
-// How TMA sees the operands.
-std::vector<TensorMapSlot> maps_of(const LinearWeightGradProblem& p, const GemmSm90& shape) {
+std::vector<TensorMapSlot> weight_grad_maps(const LinearWeightGradProblem& p,
+                                            const GemmSm90& shape) {
   const auto matrix = [&p](WeightGradTensor tensor, std::size_t at, std::int64_t columns,
                            std::int64_t stride, std::int64_t box_rows) {
     // The stride of a single row is of no account, but a map's is a multiple of 16 bytes.
@@ -33,11 +31,8 @@ std::vector<TensorMapSlot> maps_of(const LinearWeightGradProblem& p, const GemmS
       matrix(kWeightGradX, offsetof(WeightGradTensorMaps, x), p.k, p.x_row, shape.b_box_rows())};
 }
 
-}  // namespace
-
-std::optional<std::string> WeightGradSm90::refusal(const Problem& problem,
-                                                   const DeviceInfo& device) const {
-  const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
+std::optional<std::string> weight_grad_sm90_refusal(const LinearWeightGradProblem& p,
+                                                    const DeviceInfo& device) {
   if (device.cc_major != 9) return "it is for compute capability 9.0";
   if (p.k % 8 != 0) return formatted("{} columns: dw is stored in a multiple of 8", p.k);
   if (p.alignment < 16) {
@@ -49,6 +44,11 @@ std::optional<std::string> WeightGradSm90::refusal(const Problem& problem,
   };
   if (fits(p.dy_row) && fits(p.x_row)) return std::nullopt;
   return std::string("tensor maps need rows of dy and x that begin at 16 bytes");
+}
+
+std::optional<std::string> WeightGradSm90::refusal(const Problem& problem,
+                                                   const DeviceInfo& device) const {
+  return weight_grad_sm90_refusal(linear_weight_grad_of(problem), device);
 }
 
 ConfigWords WeightGradSm90::own_words(const Config& config) const {
@@ -97,7 +97,7 @@ LaunchPlan WeightGradSm90::plan(const Problem& problem, const Config& config,
   launch.pointers = weight_grad_pointers();
   for (const PointerSlot& slot : sums.pointers(p)) launch.pointers.push_back(slot);
   launch.map_bytes = sizeof(WeightGradTensorMaps);
-  launch.maps = maps_of(p, shape);
+  launch.maps = weight_grad_maps(p, shape);
   if (sums.needs_finish(p)) plan.kernels.push_back(weight_grad_finish_launch(p, sums, 1, device));
   plan.scratch_bytes = sums.bytes(p);
   return plan;

@@ -1,5 +1,5 @@
-// generator/linear_weight_grad/sm90.h -- The family sm90 of weight gradients, and what follows from
-// its configs.
+// generator/linear_weight_grad/sm90.h -- The family sm90 of weight gradients, what follows from its
+// configs, and what families on wgmma share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,6 +29,13 @@ struct WeightGradSm90Shape : GemmSm90 {
   std::int64_t steps() const { return ceil_div(m, kDepth); }  // of all rows
   WeightGradSums sums() const { return {splits, ones != 0 ? splits * ceil_div(k, block_n) : 0}; }
 };
+
+// What families on wgmma share: why they cannot compute a problem, or nothing; how TMA sees dy and
+// x.
+std::optional<std::string> weight_grad_sm90_refusal(const LinearWeightGradProblem& problem,
+                                                    const DeviceInfo& device);
+std::vector<TensorMapSlot> weight_grad_maps(const LinearWeightGradProblem& problem,
+                                            const GemmSm90& shape);
 
 class WeightGradSm90 final : public GemmFamily {
  public:

@@ -197,6 +197,44 @@ __device__ __forceinline__ void weight_grad_store_tile(
   }
 }
 
+// The products of a unit, from zero, and the sums of the rows of dy that are its own; by one
+// warpgroup.
+template <class T>
+__device__ __forceinline__ void weight_grad_multiply_unit(float (&d)[T::kRowBlocks][T::kBlockN / 2],
+                                                          float (&rows)[T::kRowBlocks][4],
+                                                          const WeightGradRing<T>& ring,
+                                                          PipelineState<T::kStages>& at,
+                                                          const WeightGradUnits<T>& unit) {
+  // The sums that the first step adds to, and those of a split without a step.
+#pragma unroll
+  for (int block = 0; block < T::kRowBlocks; ++block) {
+#pragma unroll
+    for (int i = 0; i < T::kBlockN / 2; ++i) d[block][i] = 0.f;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) rows[block][i] = 0.f;
+  }
+  const int first = unit.first_step(), end = unit.end_step();
+  int before = 0;  // the slot of the step before
+#pragma unroll 1
+  for (int step = first; step < end; ++step) {
+    mbarrier_wait(ring.full(at.index), at.phase);
+    weight_grad_multiply<T>(d, rows, ring, at.index, unit.has_rows(step));
+    wgmma_wait<1>();
+    if (step > first) ring.give_back(before);
+    before = at.index;
+    at.advance();
+  }
+  wgmma_wait<0>();
+#pragma unroll
+  for (int block = 0; block < T::kRowBlocks; ++block) {
+#pragma unroll
+    for (int i = 0; i < T::kBlockN / 2; ++i) hold(d[block][i]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) hold(rows[block][i]);
+  }
+  if (end > first) ring.give_back(before);
+}
+
 // The products of a unit and their way out, unit after unit, by one warpgroup.
 template <class T>
 __device__ __forceinline__ void weight_grad_consume(const WeightGradParams& p,
@@ -205,34 +243,7 @@ __device__ __forceinline__ void weight_grad_consume(const WeightGradParams& p,
   float d[T::kRowBlocks][T::kBlockN / 2], rows[T::kRowBlocks][4];
 #pragma unroll 1
   for (WeightGradUnits<T> unit(p); unit.any(); unit.next()) {
-    // The sums that the first step adds to, and those of a split without a step.
-#pragma unroll
-    for (int block = 0; block < T::kRowBlocks; ++block) {
-#pragma unroll
-      for (int i = 0; i < T::kBlockN / 2; ++i) d[block][i] = 0.f;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) rows[block][i] = 0.f;
-    }
-    const int first = unit.first_step(), end = unit.end_step();
-    int before = 0;  // the slot of the step before
-#pragma unroll 1
-    for (int step = first; step < end; ++step) {
-      mbarrier_wait(ring.full(at.index), at.phase);
-      weight_grad_multiply<T>(d, rows, ring, at.index, unit.has_rows(step));
-      wgmma_wait<1>();
-      if (step > first) ring.give_back(before);
-      before = at.index;
-      at.advance();
-    }
-    wgmma_wait<0>();
-#pragma unroll
-    for (int block = 0; block < T::kRowBlocks; ++block) {
-#pragma unroll
-      for (int i = 0; i < T::kBlockN / 2; ++i) hold(d[block][i]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) hold(rows[block][i]);
-    }
-    if (end > first) ring.give_back(before);
+    weight_grad_multiply_unit<T>(d, rows, ring, at, unit);
     weight_grad_store_tile<T>(p, unit, d, rows);
   }
 }

@@ -207,6 +207,46 @@ TEST(LinearWeightGradFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
   EXPECT_EQ(sm80("m=12608 n=768 k=768", *architecture_limits("sm_89")), "served");
 }
 
+// Parts that a cluster adds: for few tiles, without a scale; one kernel and no memory between.
+TEST(LinearWeightGradFamilyTest, SplitMIsForFewTilesAndAddsInOneKernel) {
+  const DeviceInfo h200 = testing_support::h200_device();
+  const auto refused = [&](const std::string& words, const DeviceInfo& device) {
+    const ProblemPtr problem = parse_problem("linear_weight_grad bf16 " + words);
+    return weight_grad_sm90_split_m().refusal(*problem, device).value_or("served");
+  };
+  EXPECT_EQ(refused("m=128 n=33 k=40 dy=@40 bias add out=fp32", h200), "served");
+  EXPECT_THAT(refused("m=128 n=64 k=64 scale", h200), HasSubstr("whole rows of dw"));
+  EXPECT_THAT(refused("m=64 n=64 k=64", h200), HasSubstr("not divided"));
+  EXPECT_THAT(refused("m=128 n=64 k=64 align=8", h200), HasSubstr("16-byte alignment"));
+  EXPECT_THAT(refused("m=128 n=64 k=64", *architecture_limits("sm_100")), HasSubstr("9.0"));
+
+  const ProblemPtr few = parse_problem("linear_weight_grad bf16 m=1576 n=384 k=1536 bias out=fp32");
+  const ParameterSpace space = few->op().space(*few, h200);
+  const auto of = [](std::int64_t m, std::int64_t n, std::int64_t stages, std::int64_t parts) {
+    return Config{{"kFamily", 4},     {"kBlockM", m}, {"kBlockN", n},      {"kBlockK", 0},
+                  {"kWarpM", 0},      {"kWarpN", 0},  {"kStages", stages}, {"kGroups", 2},
+                  {"kSplits", parts}, {"kPair", 0}};
+  };
+  const auto why_not = [&](const Config& config) {
+    return space.explain(config).value_or("legal");
+  };
+  EXPECT_EQ(why_not(of(128, 192, 3, 4)), "legal");
+  EXPECT_THAT(why_not(of(128, 192, 4, 4)), HasSubstr("3 are of use"));
+  EXPECT_THAT(why_not(of(128, 128, 3, 6)), HasSubstr("groups of eight columns"));
+  EXPECT_THAT(why_not(of(128, 64, 4, 8)), HasSubstr("two CTAs per SM"));
+
+  const Config config = of(128, 192, 3, 4);
+  const std::vector<KernelNeeds> kernels = few->op().kernels(*few, config);
+  ASSERT_EQ(kernels.size(), 1u);
+  const LaunchPlan plan = few->op().plan(*few, config, h200, std::vector<int>{1});
+  ASSERT_EQ(plan.kernels.size(), 1u);
+  EXPECT_EQ(plan.scratch_bytes, 0);
+  EXPECT_EQ(plan.kernels[0].shape.grid[0], 3u * 8 * 4);
+  EXPECT_EQ(plan.kernels[0].shape.shared_bytes,
+            static_cast<std::uint32_t>(kernels[0].shared_bytes));
+  EXPECT_THAT(few->op().source(*few, config), HasSubstr("__cluster_dims__(4, 1, 1)"));
+}
+
 // A direct kernel needs nothing between: only a bias' sums, a scale or parts do.
 TEST(LinearWeightGradPlanTest, ASecondKernelIsThereWhereSomethingIsLeftToAdd) {
   const DeviceInfo device = testing_support::h200_device();

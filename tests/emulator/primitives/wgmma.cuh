@@ -185,7 +185,7 @@ struct WgmmaQueue {
   int groups = 0, calls = 0;
   WgmmaCall call[64];
 };
-inline constexpr unsigned kMostWgmmaThreads = 1024;  // of a cluster
+inline constexpr unsigned kMostWgmmaThreads = 4096;  // of a cluster
 inline WgmmaQueue wgmma_queues[kMostWgmmaThreads];
 inline WgmmaQueue& wgmma_queue() {
   auto& machine = *vitune_emulator::machine;

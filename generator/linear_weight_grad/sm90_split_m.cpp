@@ -1,0 +1,213 @@
+// generator/linear_weight_grad/sm90_split_m.cpp -- The family sm90_split_m: as sm90, the rows in
+// parts that a cluster adds, in one kernel; for products of too few tiles for the device.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "core/checked.h"
+#include "core/format.h"
+#include "generator/gemm/rules.h"
+#include "generator/linear_weight_grad/sm90.h"
+#include "templates/linear_weight_grad/geometry_split_m.cuh"
+#include "templates/linear_weight_grad/sm90_params.cuh"
+
+namespace vitune {
+namespace {
+
+using Shape = WeightGradSplitM;
+
+constexpr std::int64_t kUsualSms = 132;  // an H200's, for a device that does not say
+constexpr char kEntry[] = "vitune_weight_grad";
+
+const Tunables<Shape>& tunables_of_split_m() {
+  static const auto& all = *new Tunables<Shape>{
+      {&Shape::block_m, {"kBlockM", {64, 128, 192, 256}, "rows of a tile of dw", false, true}},
+      {&Shape::block_n, {"kBlockN", {64, 128, 192, 256}, "columns of a tile", false, true}},
+      {&Shape::stages,
+       {"kStages", {2, 3, 4, 5, 6, 7, 8}, "steps in shared memory or on their way", false, true}},
+      {&Shape::row_parts,
+       {"kSplits",
+        {2, 3, 4, 6, 8},
+        "parts of the rows of dy and x, which a cluster adds",
+        false,
+        true}},
+      {&Shape::groups, {"kGroups", {1, 2, 3}, "warpgroups that compute", false, true}},
+  };
+  return all;
+}
+
+Shape facts_of(const LinearWeightGradProblem& p) {
+  Shape facts;
+  facts.a_across = facts.b_across = 1;
+  facts.ones = p.bias;
+  return facts;
+}
+
+Shape shape_of(const LinearWeightGradProblem& p, const Config& config) {
+  return read_tunables(tunables_of_split_m(), config, facts_of(p));
+}
+
+// As the kernel's cluster and launch know it.
+GemmSm90 clustered(const Shape& shape) {
+  GemmSm90 whole = shape;
+  whole.parts = shape.row_parts;
+  return whole;
+}
+
+// Steps of a CTA, at most.
+std::int64_t steps_of_part(const LinearWeightGradProblem& p, const Shape& shape) {
+  return ceil_div(ceil_div(p.m, std::int64_t{Shape::kDepth}), std::int64_t{shape.row_parts});
+}
+
+// Stages that fit and that a part's steps can fill.
+std::int64_t useful_stages(const LinearWeightGradProblem& p, const Shape& shape,
+                           std::int64_t shared) {
+  const std::int64_t fit = shape.most_stages(static_cast<int>(shared));
+  const std::int64_t steps = std::max<std::int64_t>(steps_of_part(p, shape), 2);
+  return std::min({fit, std::int64_t{Shape::kMostStages}, steps});
+}
+
+class WeightGradSplitMFamily final : public GemmFamily {
+ public:
+  WeightGradSplitMFamily() : GemmFamily("sm90_split_m", weight_grad_families) {}
+
+  std::optional<std::string> refusal(const Problem& problem,
+                                     const DeviceInfo& device) const override {
+    const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
+    if (auto refused = weight_grad_sm90_refusal(p, device)) return refused;
+    if (p.scale) return "the scale's gradient is a sum over whole rows of dw";
+    const std::int64_t steps = ceil_div(p.m, std::int64_t{Shape::kDepth});
+    if (steps >= 2) return std::nullopt;
+    return formatted("{} rows are not divided", p.m);
+  }
+  std::vector<Parameter> tunables() const override { return parameters_of(tunables_of_split_m()); }
+  std::vector<Constraint> rules(const Problem& problem, const DeviceInfo& device) const override;
+  std::optional<double> rank(const Problem& problem, const Config& config,
+                             const DeviceInfo& device) const override;
+  std::vector<Config> defaults(const Problem& problem, const DeviceInfo& device,
+                               const ParameterSpace& space) const override;
+
+  std::string templates() const override {
+    return "#include \"linear_weight_grad/split_m_sm90.cuh\"\n";
+  }
+  std::string source(const Problem& problem, const Config& config) const override {
+    const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
+    const Shape shape = shape_of(p, config);
+    return config_source(templates(),
+                         weight_grad_facts_text(p) + geometry_text("WeightGradSplitM", shape)) +
+           entry_text(clustered(shape), kEntry, "WeightGradParams", "WeightGradTensorMaps",
+                      "weight_grad_split_m_sm90");
+  }
+  bool is_of_one_architecture() const override { return true; }
+  std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
+    const Shape shape = shape_of(linear_weight_grad_of(problem), config);
+    return {{kEntry, shape.threads(), shape.shared_bytes()}};
+  }
+  int harmless_spill_bytes() const override { return 16; }
+  LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
+                  std::span<const int> resident) const override;
+  bool reads_tensor_maps(const Config&) const override { return true; }
+  GemmBlock block(const Config& config) const override {
+    return {config.at("kBlockM"), config.at("kBlockN"), Shape::kDepth};
+  }
+
+ private:
+  ConfigWords own_words(const Config& config) const override {
+    const auto value = [&](const char* name) { return config.find(name).value_or(0); };
+    return {formatted("sm90_split_m {}x{} {}g s{} {}p", value("kBlockM"), value("kBlockN"),
+                      value("kGroups"), value("kStages"), value("kSplits")),
+            {"kBlockM", "kBlockN", "kGroups", "kStages", "kSplits"}};
+  }
+};
+
+std::vector<Constraint> WeightGradSplitMFamily::rules(const Problem& problem,
+                                                      const DeviceInfo& device) const {
+  const std::int64_t sms = sms_of(device, kUsualSms), shared = device.shared_per_block;
+  const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
+  const Tunables<Shape>& all = tunables_of_split_m();
+  const Shape facts = facts_of(p);
+  std::vector<Constraint> rules = tile_rules(all, facts, p.n, p.k);
+  append(rules, geometry_rules(gemm_sm90_rules().all, all, facts));
+  append(rules, geometry_rules(weight_grad_split_m_rules().all, all, facts));
+  rules.push_back(shape_rule<Shape>(
+      "splits: a step or more each, for SMs without a tile, at most two CTAs per SM", all, facts,
+      {&Shape::block_m, &Shape::block_n, &Shape::row_parts}, [p, sms](const Shape& s) {
+        const std::int64_t units = units_of(s, p.n, p.k);
+        return ceil_div(p.m, std::int64_t{Shape::kDepth}) >= s.row_parts && units <= sms &&
+               units * s.row_parts <= 2 * sms;
+      }));
+  const auto useful = [p, shared](const Shape& s) { return useful_stages(p, s, shared); };
+  rules.push_back(shape_rule<Shape>(
+      "stages: as many as a part has steps or as fit, 8 at most, or one less", all, facts,
+      {&Shape::block_m, &Shape::block_n, &Shape::stages, &Shape::row_parts, &Shape::groups},
+      [useful](const Shape& s) {
+        const std::int64_t most = useful(s);
+        return s.stages <= most && s.stages >= most - 1;
+      },
+      [useful](const Shape& s) { return formatted("{} are of use", useful(s)); }));
+  return rules;
+}
+
+// Clocks, roughly, as sm90 counts them: products or operands of a part, then the way of its sums to
+// the CTAs that finish them; where dy's rows are summed, by the first tile of a row of tiles.
+std::optional<double> WeightGradSplitMFamily::rank(const Problem& problem, const Config& c,
+                                                   const DeviceInfo& device) const {
+  constexpr double kL2Bytes = 35, kStart = 2500, kMeet = 1000;
+  const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
+  const Shape shape = shape_of(p, c);
+  const double sms = static_cast<double>(sms_of(device, kUsualSms));
+  const double m = shape.block_m, n = shape.block_n;
+  const double products = m * n / 32 + (p.bias ? m : 0);
+  const double step = std::max(products, (m + n) * 128 / kL2Bytes);
+  const double ctas = static_cast<double>(units_of(shape, p.n, p.k) * shape.row_parts);
+  return kStart + std::ceil(ctas / sms) * (static_cast<double>(steps_of_part(p, shape)) * step +
+                                           kMeet + 4 * m * n / kL2Bytes);
+}
+
+std::vector<Config> WeightGradSplitMFamily::defaults(const Problem& problem,
+                                                     const DeviceInfo& device,
+                                                     const ParameterSpace& space) const {
+  constexpr std::size_t kMost = 2;
+  struct Form {
+    std::int64_t m, n, groups;
+  };
+  constexpr Form kForms[] = {{128, 192, 2}, {128, 128, 2}, {128, 64, 2}, {64, 128, 1}, {64, 64, 1}};
+  const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
+  std::vector<Config> fitting;
+  for (const Form& form : kForms) {
+    for (const std::int64_t parts : {2, 3, 4, 6, 8}) {
+      Config own = config_of(tunables_of_split_m(), {form.m, form.n, 0, parts, form.groups});
+      own.set("kStages", useful_stages(p, shape_of(p, own), device.shared_per_block));
+      Config config = whole(std::move(own));
+      if (!space.explain(config)) fitting.push_back(std::move(config));
+    }
+  }
+  return cheapest(fitting, kMost,
+                  [&](const Config& config) { return rank(problem, config, device); });
+}
+
+LaunchPlan WeightGradSplitMFamily::plan(const Problem& problem, const Config& config,
+                                        const DeviceInfo& device,
+                                        std::span<const int> resident) const {
+  const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
+  const Shape shape = shape_of(p, config);
+  LaunchPlan plan;
+  KernelLaunch& launch = plan.kernels.emplace_back();
+  launch.shape = launch_shape(clustered(shape), units_of(shape, p.n, p.k), device, resident);
+  launch.shape.shared_bytes = static_cast<std::uint32_t>(shape.shared_bytes());
+  launch.params = parameter_bytes(weight_grad_params(p));
+  launch.pointers = weight_grad_pointers();
+  launch.map_bytes = sizeof(WeightGradTensorMaps);
+  launch.maps = weight_grad_maps(p, shape);
+  return plan;
+}
+
+}  // namespace
+
+const GemmFamily& weight_grad_sm90_split_m() {
+  static const WeightGradSplitMFamily instance;
+  return instance;
+}
+
+}  // namespace vitune
