@@ -14,7 +14,7 @@ from .picture import Picture
 from .times import geometric_mean
 
 MODES = ("called", "graph")
-_WAYS = ("eager", "compile_default", "compile_reduce", "compile_max", "compile_step_graph", "vitune_compile", "vitune_train_step")
+_WAYS = ("eager", "compile_default", "compile_reduce", "compile_max", "compile_step_graph", "vitune_compile", "vitune_compile_training", "vitune_train_step")
 
 
 def _name(row: dict[str, Any]) -> str:

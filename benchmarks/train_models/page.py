@@ -36,6 +36,7 @@ _READ = """
 | `compile_step_graph` | a whole step with `torch.compile`, captured by hand in one CUDA graph: a new batch is copied in, the graph is replayed |
 | `vitune_train_step` | [`vitune.train_step`](python.md#training-steps): the same by one call of vitune, with vitune's kernels |
 | `vitune_compile` | `vitune.compile(model)` in a loop of one's own. Outside of a CUDA graph it leaves training to Inductor, so that it is as fast as `compile_default`; in the table of graphs it stands with `training=True` |
+| `vitune_compile_training` | `vitune.compile(model, training=True)` in a loop of one's own |
 | called | as Python calls it, the host's time included. Steps in a row fill 40 ms, at least four of them (until 2026-11-29 sometimes a single one, which begins on an idle GPU) |
 | graph | the replay of one CUDA graph of the whole step |
 | amp, bf16 | fp32 weights under autocast to bf16; weights in bf16 |

@@ -75,6 +75,7 @@ WAYS = (
     Way("compile_reduce", "reduce", records=True),
     Way("compile_step_graph", "default", whole=True),
     Way("vitune_compile", "vitune", "vitune_in_graph"),
+    Way("vitune_compile_training", "vitune_in_graph"),
     Way("compile_max", "max", "max_without_graphs", searched=True, records=True),
 )
 OURS = tuple(way.name for way in WAYS if way.name.startswith("vitune"))

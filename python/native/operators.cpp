@@ -8,6 +8,7 @@
 
 #include "python/native/attention.h"
 #include "python/native/norm.h"
+#include "python/native/remembered.h"
 
 namespace vitune::torch_ops {
 
@@ -33,5 +34,13 @@ STABLE_TORCH_LIBRARY_FRAGMENT(vitune, library) {
 STABLE_TORCH_LIBRARY_IMPL(vitune, CUDA, library) {
   for (const auto& row : vitune::torch_ops::operators()) {
     library.impl(row.name, row.on_gpu);
+  }
+}
+
+// Their schemas are Python's, which has the same operators (python/vitune/_ops/remembered.py).
+STABLE_TORCH_LIBRARY_IMPL(vitune_native, CUDA, library) {
+  using namespace vitune::torch_ops;
+  for (const auto& row : remembered_operators<launch_remembered_on_gpu>()) {
+    library.impl(row.name, row.run);
   }
 }

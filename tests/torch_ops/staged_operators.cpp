@@ -6,15 +6,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "python/native/attention.h"
 #include "python/native/host.h"
 #include "python/native/norm.h"
 #include "python/native/operators.h"
+#include "python/native/refusal.h"
+#include "python/native/remembered.h"
 #include "python/native/tensors.h"
 
 namespace vitune::torch_ops {
@@ -164,8 +169,47 @@ void launch_norm_staged(const NormPlan& plan, const NormTensors& tensors) {
   stage.release();
 }
 
+std::atomic<int> to_refuse{0};
+std::atomic<bool> does_nothing{false};
+
+void launch_remembered_staged(const RememberedCall& call,
+                              std::span<const AtenTensorHandle> tensors) {
+  if (to_refuse > 0) {
+    --to_refuse;
+    throw Refusal(VITUNE_INVALID_ARGUMENT, "too little scratch memory");
+  }
+  if (does_nothing) return;
+  Stage stage(driver());
+  std::vector<char*> places;
+  for (AtenTensorHandle const tensor : tensors) {
+    const bool is_empty = tensor == nullptr || memory_of(tensor).size == 0;
+    places.push_back(is_empty ? nullptr : stage.place(tensor));
+  }
+  for (const RememberedLaunch& launch : call.launches) {
+    const std::vector<char> nothing(std::max<std::size_t>(launch.scratch_bytes, 1));
+    char* const scratch = driver().upload(nothing.data(), nothing.size());
+    const std::vector<void*> given = addresses_of(launch, places);
+    check(api().run(context_of(0), launch.problem.get(), given.data(), given.size(), scratch,
+                    launch.scratch_bytes, nullptr));
+    driver().release(scratch);
+  }
+  for (std::size_t i = tensors.size() - call.results.size(); i < tensors.size(); ++i) {
+    if (places[i] != nullptr) stage.fetch(tensors[i]);
+  }
+  stage.release();
+}
+
 }  // namespace
 }  // namespace vitune::torch_ops
+
+// The next launches of calls that are remembered are refused; all of them do nothing, which
+// measures the call around them.
+extern "C" VITUNE_API void vitune_torch_staged_skip(int skips) {
+  vitune::torch_ops::does_nothing = skips != 0;
+}
+extern "C" VITUNE_API void vitune_torch_staged_refuse(int count) {
+  vitune::torch_ops::to_refuse = count;
+}
 
 // For measuring a call without its copies: the next call is staged, later ones repeat its launch.
 extern "C" VITUNE_API void vitune_torch_staged_freeze(void) {
@@ -180,4 +224,11 @@ STABLE_TORCH_LIBRARY_IMPL(vitune, CPU, library) {
   library.impl("attend", &attend<launch_staged>);
   library.impl("attend_or_torch", &attend_or_torch<launch_staged>);
   library.impl("layer_norm_or_torch", &layer_norm_or_torch<launch_norm_staged>);
+}
+
+STABLE_TORCH_LIBRARY_IMPL(vitune_native, CPU, library) {
+  using namespace vitune::torch_ops;
+  for (const auto& row : remembered_operators<launch_remembered_staged>()) {
+    library.impl(row.name, row.run);
+  }
 }

@@ -94,7 +94,7 @@ class RowTest(unittest.TestCase):
 
     def test_every_way_has_its_figures_in_its_modes(self):
         found = self.measure(searched=True)
-        self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile",
+        self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile", "vitune_compile_training",
                                                       "vitune_train_step", "compile_max"})  # fmt: skip
         self.assertEqual(set(found["graph"]["ms"]), {"eager", "compile_default", "vitune_compile", "compile_max"})
         for mode, ours in zip((found["called"], found["graph"]), ("vitune_train_step", "vitune_compile")):
@@ -105,7 +105,7 @@ class RowTest(unittest.TestCase):
             self.assertEqual(set(mode["peak_gb"]), set(mode["ms"]))
             self.assertEqual((set(mode["idle_ms"]), mode["idle_ms"]["eager"], mode["in_a_row"]["eager"]), (set(mode["ms"]), 2.0, row.LEAST_IN_A_ROW))
         self.assertEqual(found["graph"]["kinds_us"]["eager"], {"gemm": 8.0, "optimizer": 2.0})
-        self.assertEqual(set(found["called"]["kinds_us"]), {"compile_reduce", "vitune_train_step"})  # the others' are those of their graphs
+        self.assertEqual(set(found["called"]["kinds_us"]), {"compile_reduce", "vitune_compile_training", "vitune_train_step"})  # the others' are those of their graphs
         self.assertNotIn("compile_max", self.measure()["called"]["ms"])
 
     def test_steps_in_a_row_fill_a_block_by_the_own_time_of_each_way(self):
@@ -165,7 +165,8 @@ class RowTest(unittest.TestCase):
         self.assertEqual(found["graph"]["ms"], {})
         self.assertEqual(set(found["called"]["failed"]), {"compile_step_graph"})
         self.assertIn("compile_default", found["called"]["ms"])
-        self.assertEqual(set(found["called"]["kinds_us"]), {"eager", "compile_default", "compile_reduce", "vitune_compile", "vitune_train_step"})
+        self.assertEqual(set(found["called"]["kinds_us"]), {"eager", "compile_default", "compile_reduce", "vitune_compile", "vitune_compile_training",
+                                                           "vitune_train_step"})
 
     def test_a_replay_that_does_not_write_its_loss_is_no_step(self):
         def capture(captures, step):
@@ -237,9 +238,10 @@ class RowTest(unittest.TestCase):
     def test_a_way_that_is_left_out_of_a_mode_is_not_made_for_it_and_says_why(self):
         made, build = [], self.builds["vitune_in_graph"]
         self.builds["vitune_in_graph"] = lambda training: made.append(1) or build(training)
-        found = self.measure(left_out={"vitune_compile as graph": "the device no longer answers"})
-        self.assertEqual(found["graph"]["failed"], {"vitune_compile": "the device no longer answers"})
-        self.assertEqual((made, found["called"]["failed"]), ([], {}))
+        why = "the device no longer answers"
+        found = self.measure(left_out={"vitune_compile as graph": why, "vitune_compile_training as called": why})
+        self.assertEqual(found["graph"]["failed"], {"vitune_compile": why})
+        self.assertEqual((made, found["called"]["failed"]), ([], {"vitune_compile_training": why}))
         self.assertEqual((set(found["graph"]["ms"]), "vitune_compile" in found["called"]["ms"]), ({"eager", "compile_default"}, True))
 
     def test_a_step_graph_is_left_out_with_the_graph_that_it_replays(self):
@@ -320,7 +322,7 @@ class RowTest(unittest.TestCase):
             found = self.measure(clock=CpuClock())
         self.assertEqual(list(found), ["called"])
         self.assertEqual((found["called"]["failed"], found["called"]["peak_gb"], found["called"]["kinds_us"]), ({}, {}, {}))
-        self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile",
+        self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile", "vitune_compile_training",
                                                       "vitune_train_step"})  # fmt: skip
         self.assertEqual(compiled, [(None, False), ("reduce-overhead", False)])
         self.assertEqual(found["called"]["loss"]["eager"], found["called"]["loss"]["default"])

@@ -20,6 +20,7 @@ from torch import Tensor
 from .._runtime.context import Problem
 from .._runtime.errors import InvalidArgument, Unsupported
 from . import attention as attention_ops, flops, order as result_order, problem_text
+from .remembered import remembered
 from .scratch import launch
 from .training import _answer, _wide
 
@@ -228,6 +229,7 @@ def backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[
 
 
 @torch.library.custom_op("vitune::attention_backward", mutates_args=())
+@remembered("attention_backward")
 def attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], out: Tensor, lse: Tensor, is_causal: bool,
                        scale: Optional[float], dbias: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Of q, k and v, lying as these do; and of the bias, with its shape and type: without an element if it is not asked for."""
@@ -256,6 +258,7 @@ def qkv_backward(dout: Tensor, qkv: Tensor, attn_mask: Optional[Tensor], out: Te
 
 
 @torch.library.custom_op("vitune::attention_qkv_backward", mutates_args=())
+@remembered("attention_qkv_backward")
 def attention_qkv_backward(dout: Tensor, qkv: Tensor, attn_mask: Optional[Tensor], out: Tensor, lse: Tensor, is_causal: bool,
                            scale: Optional[float], dbias: bool) -> tuple[Tensor, Tensor]:
     """Of the projection [B, N, 3, H, D], contiguous; and of the bias, as attention_backward has it."""

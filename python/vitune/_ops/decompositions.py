@@ -1,7 +1,8 @@
 # python/vitune/_ops/decompositions.py -- Operators of vitune's that Inductor takes apart, as it does PyTorch's own.
 # SPDX-License-Identifier: Apache-2.0
-"""Autograd sees the operator, whose backward pass is a call of libvitune; what is compiled of the forward pass is the formula, which Inductor
-makes one kernel of with the sums, factors and casts around it."""
+"""Of a norm that trains autograd sees the operator, whose backward pass is a call of libvitune; what is compiled of the forward pass is the
+formula, which Inductor makes one kernel of with the sums, factors and casts around it. Operators of training that cost Python's time are
+called by the operators' library (remembered.py)."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch._inductor import decomposition
 
-from . import norm_training
+from . import norm_training, remembered
 
 _FORMULAS: dict[Any, Callable[..., Any]] = {torch.ops.vitune.norm_train.default: norm_training.norm_by_torch,
                                             torch.ops.vitune.sum_norm_train.default: norm_training.sum_norm_by_torch}
@@ -18,6 +19,7 @@ _FORMULAS: dict[Any, Callable[..., Any]] = {torch.ops.vitune.norm_train.default:
 
 def register() -> None:
     """In Inductor's tables. The second is a copy of the first, made when it is first asked for: others may add theirs until then."""
-    decomposition.decompositions.update(_FORMULAS)
+    all_ = {**_FORMULAS, **remembered.twins()}
+    decomposition.decompositions.update(all_)
     if decomposition.fast_random_decomps.cache_info().currsize:
-        decomposition.fast_random_decomps().update(_FORMULAS)
+        decomposition.fast_random_decomps().update(all_)

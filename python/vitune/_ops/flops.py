@@ -88,7 +88,7 @@ FORMULAS: dict[str, Callable[..., int]] = {
 }
 
 
-def know(*names: str) -> None:
-    """Registers the formulas of these operators of vitune's, which exist by now."""
+def know(*names: str, of: Any = torch.ops.vitune) -> None:
+    """Registers the formulas of these operators of vitune's, which exist by now. of: their namespace."""
     for name in names:
-        register_flop_formula(getattr(torch.ops.vitune, name))(FORMULAS[name])
+        register_flop_formula(getattr(of, name))(FORMULAS[name])

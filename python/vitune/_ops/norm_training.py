@@ -17,6 +17,7 @@ from torch import Tensor
 from .._runtime.context import Problem
 from .._runtime.errors import InvalidArgument, Unsupported
 from . import flops, norm as norm_ops, problem_text
+from .remembered import remembered
 from .scratch import launch
 from .training import _answer, _refuse, _wide
 
@@ -129,6 +130,7 @@ def backward(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @torch.library.custom_op("vitune::norm_backward", mutates_args=())
+@remembered("norm_backward")
 def norm_backward(dy: Tensor, x: Tensor, mean: Optional[Tensor], rstd: Tensor, weight: Optional[Tensor], residual: Optional[Tensor],
                   factor: Optional[Tensor], second: Optional[torch.dtype], parameters: torch.dtype, dweight: bool,
                   dbias: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from .._runtime.context import Context, Problem
 from .._runtime.errors import InvalidArgument
 from . import attention as attention_ops
+from .remembered import note
 
 
 def _size(context: Context, problem: Problem) -> int:
@@ -27,6 +28,7 @@ def _run(context: Context, problem: Problem, tensors: Sequence[Optional[Tensor]]
     scratch = torch.empty(size, dtype=torch.uint8, device=tensors[0].device) if size else None
     context.run(problem, [0 if t is None else t.data_ptr() for t in tensors], stream=attention_ops._stream(context.device),
                 workspace=scratch.data_ptr() if scratch is not None else 0, workspace_bytes=size)
+    note(problem.text, tensors, size)
 
 
 def launch(problem: Problem, tensors: Sequence[Optional[Tensor]]) -> None:

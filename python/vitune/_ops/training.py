@@ -24,6 +24,7 @@ from .._runtime.context import Problem
 from .._runtime.counters import counters
 from .._runtime.errors import Unsupported, VituneError, reason_of
 from . import attention as attention_ops, flops, linear as linear_ops, problem_text
+from .remembered import remembered
 from .scratch import launch
 
 aten = torch.ops.aten
@@ -168,6 +169,7 @@ def _refuse(ctx: Any, *grads: Any) -> Any:
 
 
 @torch.library.custom_op("vitune::linear_input_grad", mutates_args=())
+@remembered("linear_input_grad")
 def linear_input_grad(dy: Tensor, w16: Tensor) -> Tensor:
     """dy W: of a layer's input."""
     return _answer(dy, lambda: linear_ops.run(dy, w16.t(), None, None, None, None, False, None)[0], lambda: input_grad_by_torch(dy, w16))
@@ -179,6 +181,7 @@ def _(dy, w16):
 
 
 @torch.library.custom_op("vitune::linear_act_input_grad", mutates_args=())
+@remembered("linear_act_input_grad")
 def linear_act_input_grad(dy: Tensor, w16: Tensor, pre: Tensor, activation: str) -> Tensor:
     """dy W * act'(pre): of what the activation before a layer was given."""
     return _answer(dy, lambda: _act_input_grad(dy, w16, pre, activation).view(pre.shape),
@@ -191,6 +194,7 @@ def _(dy, w16, pre, activation):
 
 
 @torch.library.custom_op("vitune::linear_weight_grad", mutates_args=())
+@remembered("linear_weight_grad")
 def linear_weight_grad(dy: Tensor, x: Tensor, dtype: torch.dtype, bias: bool) -> tuple[Tensor, Tensor]:
     """dy' x and the sum of dy's rows, which has no element without a bias; sums are fp32 at least, rounded once."""
     return _answer(dy, lambda: _weight_grad(dy, x, dtype, bias), lambda: weight_grad_by_torch(dy, x, dtype, bias))
@@ -202,6 +206,7 @@ def _(dy, x, dtype, bias):
 
 
 @torch.library.custom_op("vitune::linear_scale_weight_grad", mutates_args=())
+@remembered("linear_scale_weight_grad")
 def linear_scale_weight_grad(dz: Tensor, x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Of weight, bias and scale, where dz is that of scale * (x weight' + bias); the second has no element without a bias."""
     return _answer(dz, lambda: _scale_weight_grad(dz, x, weight, bias, scale), lambda: scale_weight_grad_by_torch(dz, x, weight, bias, scale))
@@ -219,6 +224,7 @@ for _op in (linear_input_grad, linear_act_input_grad, linear_weight_grad, linear
 # --- those of the forward pass
 
 @torch.library.custom_op("vitune::linear_train", mutates_args=())
+@remembered("linear_train")
 def linear_train(x: Tensor, weight: Tensor, w16: Tensor, bias: Optional[Tensor], scale: Optional[Tensor] = None) -> Tensor:
     """scale * (x W' + bias). weight: the parameter; w16: the same in x's type, of which no gradient is wanted; scale: LayerScale's."""
     return _answer(x, lambda: linear_ops.run(x, w16, bias, scale, None, None, False, None)[0], lambda: linear_by_torch(x, w16, bias, scale))
@@ -230,6 +236,7 @@ def _(x, weight, w16, bias, scale=None):
 
 
 @torch.library.custom_op("vitune::linear_act_train", mutates_args=())
+@remembered("linear_act_train")
 def linear_act_train(x: Tensor, weight: Tensor, w16: Tensor, bias: Optional[Tensor], activation: str) -> tuple[Tensor, Tensor]:
     """What linear_train gives, and the activation of it."""
     def ours() -> tuple[Tensor, Tensor]:
@@ -249,6 +256,7 @@ def _(x, weight, w16, bias, activation):
 
 
 @torch.library.custom_op("vitune::act_linear_train", mutates_args=())
+@remembered("act_linear_train")
 def act_linear_train(pre: Tensor, x: Tensor, weight: Tensor, w16: Tensor, bias: Optional[Tensor], activation: str,
                      scale: Optional[Tensor] = None) -> Tensor:
     """As linear_train. x: the activation of pre, which has the gradient of both."""

@@ -8,7 +8,7 @@ import atexit
 import ctypes
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -69,6 +69,23 @@ class Native:
         atexit.register(self._library.vitune_torch_use_host, None)
         counters.others.append(self._library.vitune_torch_served)
         self.norms: Callable[[], int] = self._library.vitune_torch_norms  #: calls of layer_norm that were served
+        self._library.vitune_torch_note_launch.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t, ctypes.c_uint64]
+        self._library.vitune_torch_remembered.restype = ctypes.c_uint64
+        #: Of operators whose calls are remembered (python/native/remembered.h): whether this thread is in one that is to be learnt, and
+        #: how many were launched without Python.
+        self.is_learning: Callable[[], int] = self._library.vitune_torch_is_learning
+        self.note_other: Callable[[], None] = self._library.vitune_torch_note_other
+        self.remembered: Callable[[], int] = self._library.vitune_torch_remembered
+
+    def describe(self, name: str, kinds: str, results: int) -> bool:
+        """Says what the arguments of an operator are; False: the library has none of that name."""
+        return bool(self._library.vitune_torch_describe(name.encode(), kinds.encode(), results))
+
+    def note_launch(self, text: str, addresses: Sequence[int], scratch_bytes: int) -> None:
+        self._library.vitune_torch_note_launch(text.encode(), (ctypes.c_uint64 * len(addresses))(*addresses), len(addresses), scratch_bytes)
+
+    def note_error(self, error: Exception) -> None:
+        self._library.vitune_torch_note_error((str(error) or type(error).__name__).encode("utf-8", "replace"))
 
     def error(self, error: RuntimeError) -> Exception:
         """What an operator raised, as the package's own."""
