@@ -156,7 +156,7 @@ Memory memory_of(AtenTensorHandle tensor, const Operand& operand) {
 // All that a launch may depend on. False for tensors of more extents than a view has.
 bool write_key(const Schema& schema, const Arguments& arguments, Key& key) {
   key.clear();
-  std::array<char*, kMostArguments> addresses{};
+  std::array<Memory, kMostArguments> memory;
   for (std::size_t i = 0; i < schema.arguments.size(); ++i) {
     AtenTensorHandle const tensor = arguments.tensors[i].get();
     if (schema.arguments[i] == 'w' || schema.arguments[i] == 'v') {
@@ -170,15 +170,21 @@ bool write_key(const Schema& schema, const Arguments& arguments, Key& key) {
     }
     const Operand operand = operand_of(tensor);
     if (operand.view.rank > kMaxRank) return false;
-    addresses[i] = address_of(tensor);
-    const auto first = std::find(addresses.begin(), addresses.begin() + i, addresses[i]);
-    const auto bits = reinterpret_cast<uint64_t>(addresses[i]);
+    memory[i] = memory_of(tensor, operand);
     key.push_back(int64_t{operand.view.rank} << 48 | int64_t{operand.dtype} << 32 |
                   int64_t{operand.device_type} << 16 | (operand.device_index & 0xFFFF));
-    key.push_back((first - addresses.begin()) << 8 | static_cast<int64_t>(bits % 16));
+    key.push_back(static_cast<int64_t>(reinterpret_cast<uint64_t>(memory[i].address) % 16));
     for (int k = 0; k < operand.view.rank; ++k) {
       key.push_back(operand.view.shape[static_cast<std::size_t>(k)]);
       key.push_back(operand.view.strides[static_cast<std::size_t>(k)]);
+    }
+  }
+  // Which of them begin inside of others, and where: then an address names all of these alike.
+  for (std::size_t i = 0; i < schema.arguments.size(); ++i) {
+    for (std::size_t j = 0; memory[i].bytes > 0 && j < schema.arguments.size(); ++j) {
+      if (i == j || !memory[j].holds(memory[i].address)) continue;
+      key.push_back(static_cast<int64_t>(i << 8 | j));
+      key.push_back(memory[i].address - memory[j].address);
     }
   }
   return true;
@@ -283,7 +289,6 @@ void forget(std::size_t index, const Key& key, uint64_t hash) {
   const std::lock_guard lock(table.mutex);
   Kind& kind = table.kind_of(key, hash);
   kind.known = kind.candidate = {};
-  ++kind.tries;
 }
 
 void learn(std::size_t index, const Key& key, uint64_t hash, const CallPointer& call) {

@@ -120,6 +120,14 @@ class RememberedTest(unittest.TestCase):
         both = leaf(7, 24)
         self.expect("linear_weight_grad", (both, both, torch.float32, True), 1)
 
+    def test_a_tensor_inside_of_another_is_another_kind_than_one_beside_it(self):
+        whole = lambda: leaf(7, 48)  # noqa: E731
+        for count in (0, 0, 1, 1):
+            both = whole()
+            self.expect("linear_weight_grad", (both[:, :24], both[:, 24:], torch.float32, True), count)
+        for count in (0, 0, 1, 1):
+            self.expect("linear_weight_grad", (whole()[:, :24], whole()[:, 24:], torch.float32, True), count)
+
     def test_what_pytorch_computes_beside_a_launch_stays_pythons(self):
         for _ in range(9):
             dout, *rest = attention(rows=7)

@@ -33,7 +33,7 @@ class FakeContext:
 @needs_torch
 class ScratchTest(unittest.TestCase):
     def setUp(self):
-        self.context, self.problem = FakeContext(64), types.SimpleNamespace(workspaces={})
+        self.context, self.problem = FakeContext(64), types.SimpleNamespace(text="", workspaces={})
         for name, value in (("context_of", lambda device: self.context), ("_stream", lambda device: 0)):
             patch = mock.patch.object(attention_ops, name, value)
             patch.start()

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .._runtime import native
 from . import flops
 
-_LIBRARIES = tuple(torch.library.Library(name, "DEF") for name in ("vitune_native", "vitune_python"))
+_LIBRARIES = tuple(torch.library.Library(name, "FRAGMENT") for name in ("vitune_native", "vitune_python"))
 #: Words that operators are given; the library knows numbers alone.
 _WORDS = ("relu", "gelu", "gelu_tanh", "quick_gelu", "silu")
 #: What gives memory, or looks at it otherwise, and computes nothing.
