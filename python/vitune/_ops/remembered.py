@@ -129,9 +129,9 @@ _twins: list[_Twin] = []
 
 
 def twins() -> dict[Any, Callable[..., Any]]:
-    """What compilers call for each operator. Empty without the operators' library; the operators are there all the same, for programs that a
-    cache has from a process with it."""
-    if not _twins:
+    """What compilers call for each operator. Empty without the operators' library; the operators are there all the same where it may be, for
+    programs that a cache has from a process with it."""
+    if not _twins and native.is_for_this_pytorch():
         _twins.extend(map(_Twin, _bodies))
         for twin in _twins if native.loaded is not None else ():
             native.loaded.describe(twin.name, twin.kinds, len(twin.operator._schema.returns))

@@ -93,6 +93,10 @@ class Native:
         return error_of(status, str(error)) if status else error
 
 
+def is_for_this_pytorch() -> bool:
+    return tuple(int(part) for part in torch.__version__.split(".")[:2]) >= OLDEST
+
+
 def load(context_of: Callable) -> Native | None:
     """The library that lies beside libvitune, or what `wanted` says; None: `missing` says why."""
     global missing, loaded
@@ -100,7 +104,7 @@ def load(context_of: Callable) -> Native | None:
     if wanted is None:
         return None
     path = _path()
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST:
+    if not is_for_this_pytorch():
         missing = f"it needs PyTorch {OLDEST[0]}.{OLDEST[1]} or newer, and this is {torch.__version__}"
     elif path is None:
         missing = f"{NAME} is not beside {_library.NAME}: install vitune again (pip install --force-reinstall)"
