@@ -30,14 +30,28 @@ VITUNE_WIDE void lower(std::uint32_t* to, const std::uint32_t* from, std::size_t
 
 void Races::begin(unsigned threads, unsigned shared_bytes, void (*fail)(const std::string&)) {
   fail_ = fail;
-  names_.clear();
-  for (unsigned i = 0; i < threads; ++i) new_agent("thread " + std::to_string(i));
-  const unsigned groups = threads / kWarpgroup + 1;
-  clocks_.assign(threads, Clock(3 * threads + groups + kMaxBarriers, 0));
+  threads_ = threads;
+  shared_bytes_ = shared_bytes;
+  is_begun_ = false;
+}
+
+// At the first access: most CTAs of a reference have none, and this takes as long as they do.
+void Races::really_begin() {
+  is_begun_ = true;
+  const unsigned threads = threads_, groups = threads / kWarpgroup + 1;
+  const std::size_t most = 3 * threads + groups + kMaxBarriers;
+  if (clocks_.size() == threads) {  // as the CTA before: what that one wrote is cleared
+    for (Clock& clock : clocks_) std::fill_n(clock.begin(), agents_.size(), 0);
+  } else {
+    clocks_.assign(threads, Clock(most, 0));
+  }
+  agents_.clear();
+  for (unsigned i = 0; i < threads; ++i) new_agent("thread", i);
   for (unsigned i = 0; i < threads; ++i) clocks_[i][i] = 1;
   changes_.assign(threads, 1);
   met_.assign(threads / kWarp + 1, 0);
-  commits_.assign(threads, {});
+  commits_.resize(threads);
+  for (auto& commits : commits_) commits.clear();
   copies_.assign(threads, 0);
   products_.assign(threads, 0);
   stores_.assign(threads, 0);
@@ -45,18 +59,23 @@ void Races::begin(unsigned threads, unsigned shared_bytes, void (*fail)(const st
   store_agents_.assign(threads, 0);
   product_agents_.assign(groups, 0);
   barriers_.clear();
-  memory_.resize(std::max<std::size_t>(memory_.size(), shared_bytes / kPiece + 1));
-  for (Piece& piece : memory_) piece.clear();
+  memory_.resize(std::max<std::size_t>(memory_.size(), shared_bytes_ / kPiece + 1));
+  for (const std::size_t piece : touched_) memory_[piece].clear();
+  touched_.clear();
   groups_.assign(groups, {});
 }
 
-unsigned Races::new_agent(std::string name) {
-  names_.push_back(std::move(name));
-  return static_cast<unsigned>(names_.size() - 1);
+unsigned Races::new_agent(const char* what, std::size_t of) {
+  agents_.push_back({what, of});
+  return static_cast<unsigned>(agents_.size() - 1);
+}
+
+std::string Races::name(unsigned agent) const {
+  return std::string(agents_[agent].what) + " " + std::to_string(agents_[agent].of);
 }
 
 void Races::learn(unsigned thread, const Clock& clock) {
-  raise(clocks_[thread].data(), clock.data(), names_.size());
+  raise(clocks_[thread].data(), clock.data(), agents_.size());
   ++changes_[thread];
 }
 
@@ -66,10 +85,9 @@ void Races::check(const Clock& known, unsigned by, const Access& made, std::size
     if (known[earlier.agent] >= earlier.time) continue;
     unsigned byte = 0;
     while (!((earlier.bytes & made.bytes) >> byte & 1)) ++byte;
-    fail_("a race: " + names_[by] + (made.writes ? " writes" : " reads") +
-          " the shared memory at " + std::to_string(piece * kPiece + byte) + " that " +
-          names_[earlier.agent] + (earlier.writes ? " wrote" : " read") +
-          ", and nothing orders them");
+    fail_("a race: " + name(by) + (made.writes ? " writes" : " reads") + " the shared memory at " +
+          std::to_string(piece * kPiece + byte) + " that " + name(earlier.agent) +
+          (earlier.writes ? " wrote" : " read") + ", and nothing orders them");
   }
 }
 
@@ -95,33 +113,40 @@ void Races::access(const Clock& known, unsigned by, Access made, std::size_t off
       }
       return earlier.bytes == 0;
     });
-    if (!noted) memory_[piece].push_back(made);
+    if (!noted) {
+      if (memory_[piece].empty()) touched_.push_back(piece);
+      memory_[piece].push_back(made);
+    }
     offset += here;
     bytes -= here;
   }
 }
 
 void Races::read(unsigned thread, std::size_t offset, unsigned bytes) {
+  if (!is_begun_) really_begin();
   const Clock& mine = clocks_[thread];
   access(mine, thread, {static_cast<std::uint16_t>(thread), 0, mine[thread], false}, offset, bytes);
 }
 
 void Races::write(unsigned thread, std::size_t offset, unsigned bytes) {
+  if (!is_begun_) really_begin();
   const Clock& mine = clocks_[thread];
   access(mine, thread, {static_cast<std::uint16_t>(thread), 0, mine[thread], true}, offset, bytes);
 }
 
 void Races::meet(std::span<const unsigned> threads) {
+  if (!is_begun_) really_begin();
   Clock all = clocks_[threads.front()];
-  for (const unsigned thread : threads) raise(all.data(), clocks_[thread].data(), names_.size());
+  for (const unsigned thread : threads) raise(all.data(), clocks_[thread].data(), agents_.size());
   for (const unsigned thread : threads) {
-    std::copy_n(all.begin(), names_.size(), clocks_[thread].begin());
+    std::copy_n(all.begin(), agents_.size(), clocks_[thread].begin());
     ++changes_[thread];
     release(thread);
   }
 }
 
 void Races::meet_warp(unsigned first) {
+  if (!is_begun_) really_begin();
   std::array<unsigned, kWarp> lanes;
   std::iota(lanes.begin(), lanes.end(), first);
   const auto changes = [&] {
@@ -143,15 +168,20 @@ void Races::meet_warp(unsigned first) {
 }
 
 void Races::copy(unsigned thread, std::size_t offset, unsigned bytes) {
+  if (!is_begun_) really_begin();
   unsigned& agent = copy_agents_[thread];
-  if (agent == 0) agent = new_agent("cp.async of thread " + std::to_string(thread));
+  if (agent == 0) agent = new_agent("cp.async of thread", thread);
   access(clocks_[thread], agent, {static_cast<std::uint16_t>(agent), 0, copies_[thread] + 1, true},
          offset, bytes);
 }
 
-void Races::commit_copies(unsigned thread) { commits_[thread].push_back(++copies_[thread]); }
+void Races::commit_copies(unsigned thread) {
+  if (!is_begun_) really_begin();
+  commits_[thread].push_back(++copies_[thread]);
+}
 
 void Races::wait_for_copies(unsigned thread, unsigned pending) {
+  if (!is_begun_) really_begin();
   const auto& commits = commits_[thread];
   const unsigned agent = copy_agents_[thread];
   if (commits.size() <= pending || agent == 0) return;
@@ -161,6 +191,7 @@ void Races::wait_for_copies(unsigned thread, unsigned pending) {
 }
 
 void Races::begin_products(unsigned first) {
+  if (!is_begun_) really_begin();
   Known& known = groups_[first / kWarpgroup];
   std::uint64_t changes = 0;
   for (unsigned i = first; i < first + kWarpgroup; ++i) changes += changes_[i];
@@ -168,13 +199,14 @@ void Races::begin_products(unsigned first) {
   known.changes = changes;
   known.clock = clocks_[first];
   for (unsigned thread = first + 1; thread < first + kWarpgroup; ++thread) {
-    lower(known.clock.data(), clocks_[thread].data(), names_.size());
+    lower(known.clock.data(), clocks_[thread].data(), agents_.size());
   }
 }
 
 void Races::product_reads(unsigned first, std::size_t offset, unsigned bytes) {
+  if (!is_begun_) really_begin();
   unsigned& agent = product_agents_[first / kWarpgroup];
-  if (agent == 0) agent = new_agent("a product of warpgroup " + std::to_string(first / kWarpgroup));
+  if (agent == 0) agent = new_agent("a product of warpgroup", first / kWarpgroup);
   access(groups_[first / kWarpgroup].clock, agent,
          {static_cast<std::uint16_t>(agent), 0, products_[first] + 1, false}, offset, bytes);
 }
@@ -187,6 +219,7 @@ const Races::Access* Races::last_write(std::size_t offset) const {
 }
 
 bool Races::is_beyond(std::size_t tile, std::size_t offset) const {
+  if (!is_begun_) return false;
   const Access* const brought = last_write(tile);
   const bool by_bulk_copy =
       brought != nullptr && std::any_of(barriers_.begin(), barriers_.end(), [&](const auto& entry) {
@@ -197,9 +230,13 @@ bool Races::is_beyond(std::size_t tile, std::size_t offset) const {
   return other == nullptr || other->agent != brought->agent || other->time != brought->time;
 }
 
-void Races::commit_products(unsigned thread) { ++products_[thread]; }
+void Races::commit_products(unsigned thread) {
+  if (!is_begun_) really_begin();
+  ++products_[thread];
+}
 
 void Races::wait_for_products(unsigned thread, unsigned pending) {
+  if (!is_begun_) really_begin();
   const unsigned agent = product_agents_[thread / kWarpgroup];
   if (products_[thread] <= pending || agent == 0) return;
   std::uint32_t& known = clocks_[thread][agent];
@@ -208,15 +245,20 @@ void Races::wait_for_products(unsigned thread, unsigned pending) {
 }
 
 void Races::store_reads(unsigned thread, std::size_t offset, unsigned bytes) {
+  if (!is_begun_) really_begin();
   unsigned& agent = store_agents_[thread];
-  if (agent == 0) agent = new_agent("a bulk store of thread " + std::to_string(thread));
+  if (agent == 0) agent = new_agent("a bulk store of thread", thread);
   access(clocks_[thread], agent, {static_cast<std::uint16_t>(agent), 0, stores_[thread] + 1, false},
          offset, bytes);
 }
 
-void Races::commit_stores(unsigned thread) { ++stores_[thread]; }
+void Races::commit_stores(unsigned thread) {
+  if (!is_begun_) really_begin();
+  ++stores_[thread];
+}
 
 void Races::wait_for_stores(unsigned thread, unsigned pending) {
+  if (!is_begun_) really_begin();
   const unsigned agent = store_agents_[thread];
   if (stores_[thread] <= pending || agent == 0) return;
   std::uint32_t& known = clocks_[thread][agent];
@@ -225,6 +267,7 @@ void Races::wait_for_stores(unsigned thread, unsigned pending) {
 }
 
 void Races::initialise(unsigned thread, std::size_t barrier) {
+  if (!is_begun_) really_begin();
   write(thread, barrier, 8);
   const auto found = barriers_.find(barrier);
   if (found == barriers_.end() && barriers_.size() == kMaxBarriers) {
@@ -232,9 +275,9 @@ void Races::initialise(unsigned thread, std::size_t barrier) {
   }
   const std::size_t agents = clocks_[thread].size();
   barriers_[barrier] = {Clock(agents, 0), Clock(agents, 0),
-                        found != barriers_.end() ? found->second.agent
-                                                 : new_agent("a bulk copy for the barrier at " +
-                                                             std::to_string(barrier)),
+                        found != barriers_.end()
+                            ? found->second.agent
+                            : new_agent("a bulk copy for the barrier at", barrier),
                         0};
 }
 
@@ -248,23 +291,27 @@ Races::Phases& Races::phases(unsigned thread, std::size_t barrier) {
 }
 
 void Races::arrive(unsigned thread, std::size_t barrier) {
-  raise(phases(thread, barrier).coming.data(), clocks_[thread].data(), names_.size());
+  if (!is_begun_) really_begin();
+  raise(phases(thread, barrier).coming.data(), clocks_[thread].data(), agents_.size());
   release(thread);
 }
 
 void Races::arrive_when_copied(unsigned thread, std::size_t barrier) {
+  if (!is_begun_) really_begin();
   Clock& coming = phases(thread, barrier).coming;
   ++copies_[thread];
   if (const unsigned agent = copy_agents_[thread]; agent != 0) coming[agent] = copies_[thread];
 }
 
 void Races::copy_bulk(unsigned thread, std::size_t barrier, std::size_t offset, unsigned bytes) {
+  if (!is_begun_) really_begin();
   const Phases& by = phases(thread, barrier);
   access(clocks_[thread], by.agent, {static_cast<std::uint16_t>(by.agent), 0, by.count + 1, true},
          offset, bytes);
 }
 
 void Races::complete(std::size_t barrier) {
+  if (!is_begun_) really_begin();
   Phases& done = barriers_.at(barrier);
   done.coming[done.agent] = ++done.count;
   std::swap(done.last, done.coming);
@@ -272,6 +319,7 @@ void Races::complete(std::size_t barrier) {
 }
 
 void Races::pass(unsigned thread, std::size_t barrier) {
+  if (!is_begun_) really_begin();
   learn(thread, phases(thread, barrier).last);
 }
 

@@ -70,7 +70,15 @@ class Races {
     unsigned agent = 0, count = 0;
   };
 
-  unsigned new_agent(std::string name);
+  void really_begin();
+  // What an agent is, and of which thread, warpgroup or barrier.
+  struct Agent {
+    const char* what;
+    std::size_t of;
+  };
+
+  unsigned new_agent(const char* what, std::size_t of);
+  std::string name(unsigned agent) const;
   const Access* last_write(std::size_t offset) const;
   void release(unsigned thread) { ++clocks_[thread][thread]; }
   void learn(unsigned thread, const Clock& clock);
@@ -78,8 +86,10 @@ class Races {
   void access(const Clock& known, unsigned by, Access made, std::size_t offset, unsigned bytes);
   void check(const Clock& known, unsigned by, const Access& made, std::size_t piece) const;
 
-  std::vector<std::string> names_;  // of agents: threads first, others when they begin
+  std::vector<Agent> agents_;  // threads first, others when they begin
   void (*fail_)(const std::string&) = nullptr;
+  unsigned threads_ = 0, shared_bytes_ = 0;
+  bool is_begun_ = false;
   std::vector<Clock> clocks_;                        // of threads
   std::vector<std::uint32_t> changes_;               // of each thread's clock by others' work
   std::vector<std::vector<std::uint32_t>> commits_;  // per thread the time of its copies' groups
@@ -89,6 +99,7 @@ class Races {
   std::vector<std::uint64_t> met_;                         // per warp the changes when it last met
   std::map<std::size_t, Phases> barriers_;
   std::vector<Piece> memory_;
+  std::vector<std::size_t> touched_;  // pieces with accesses
   struct Known {
     std::uint64_t changes = 0;
     Clock clock;  // what all threads of a warpgroup know
