@@ -145,11 +145,12 @@ for form in "$gradient;192 192 3 1 2 4" "$gradient;128 256 2 2 1 4" "$gradient;2
   read -r m n groups pair splits stages <<<"${form#*;}"
   compile_form "a weight gradient of the family sm90" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups kPair=$pair kSplits=$splits kStages=$stages" "${form%;*}"
 done
-for form in "linear_weight_grad bf16 m=1576 n=384 k=1536 bias out=fp32;128 192 2 4 3" "linear_weight_grad bf16 m=1576 n=384 k=1536 bias out=fp32;192 128 3 8 2" \
-    "linear_weight_grad bf16 m=1576 n=1536 k=384 bias add;128 256 2 2 2" "linear_weight_grad fp16 m=4728 n=768 k=768 bias out=fp32;256 64 2 2 3" \
-    "linear_weight_grad bf16 m=1576 n=384 k=384 bias out=fp32;64 192 1 6 4"; do
-  read -r m n groups splits stages <<<"${form#*;}"
-  compile_form "a weight gradient of the family sm90_split_m" 1 sm_90 "kFamily=4 kBlockM=$m kBlockN=$n kGroups=$groups kPair=0 kSplits=$splits kStages=$stages" "${form%;*}"
+for form in "linear_weight_grad bf16 m=1576 n=384 k=1536 bias out=fp32;128 192 2 4 5 0" "linear_weight_grad bf16 m=1576 n=384 k=1536 bias out=fp32;192 128 3 6 5 1" \
+    "linear_weight_grad bf16 m=1576 n=1536 k=384 bias add;128 256 2 3 4 0" "linear_weight_grad fp16 m=4728 n=768 k=768 bias out=fp32;256 64 2 4 5 1" \
+    "linear_weight_grad bf16 m=12608 n=3072 k=768 bias out=fp32;192 192 3 2 4 1" "linear_weight_grad bf16 m=1576 n=384 k=384 bias out=fp32;64 192 1 5 5 0"; do
+  read -r m n groups splits stages shares <<<"${form#*;}"
+  compile_form "a weight gradient of the family sm90_split_m" 1 sm_90 \
+    "kFamily=4 kBlockM=$m kBlockN=$n kGroups=$groups kPair=0 kSplits=$splits kStages=$stages kSharedRowSums=$shares" "${form%;*}"
 done
 expect_no_spill "weight gradients of the families sm90 and sm90_split_m"
 # Maps: what vision transformers ask for; every word.

@@ -28,11 +28,17 @@ const Tunables<Shape>& tunables_of_split_m() {
        {"kStages", {2, 3, 4, 5, 6, 7, 8}, "steps in shared memory or on their way", false, true}},
       {&Shape::row_parts,
        {"kSplits",
-        {2, 3, 4, 6, 8},
+        {2, 3, 4, 5, 6, 7, 8},
         "parts of the rows of dy and x, which a cluster adds",
         false,
         true}},
       {&Shape::groups, {"kGroups", {1, 2, 3}, "warpgroups that compute", false, true}},
+      {&Shape::shares_row_sums,
+       {"kSharedRowSums",
+        {0, 1},
+        "each tile sums dy's rows of some steps and a second kernel adds these; else the first "
+        "tile",
+        true}},
   };
   return all;
 }
@@ -53,6 +59,12 @@ GemmSm90 clustered(const Shape& shape) {
   GemmSm90 whole = shape;
   whole.parts = shape.row_parts;
   return whole;
+}
+
+// What a second kernel is to add: shares of the sums of dy's rows.
+WeightGradSums sums_of(const LinearWeightGradProblem& p, const Shape& shape) {
+  if (!shape.shares_row_sums) return {};
+  return {1, shape.row_parts * ceil_div(p.k, std::int64_t{shape.block_n})};
 }
 
 // Steps of a CTA, at most.
@@ -89,20 +101,28 @@ class WeightGradSplitMFamily final : public GemmFamily {
                                const ParameterSpace& space) const override;
 
   std::string templates() const override {
-    return "#include \"linear_weight_grad/split_m_sm90.cuh\"\n";
+    return "#include \"linear_weight_grad/split_m_sm90.cuh\"\n"
+           "#include \"linear_weight_grad/finish.cuh\"\n";
   }
   std::string source(const Problem& problem, const Config& config) const override {
     const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
     const Shape shape = shape_of(p, config);
-    return config_source(templates(),
-                         weight_grad_facts_text(p) + geometry_text("WeightGradSplitM", shape)) +
-           entry_text(clustered(shape), kEntry, "WeightGradParams", "WeightGradTensorMaps",
-                      "weight_grad_split_m_sm90");
+    const WeightGradSums sums = sums_of(p, shape);
+    const std::string text =
+        config_source(templates(), weight_grad_facts_text(p) +
+                                       geometry_text("WeightGradSplitM", shape) +
+                                       weight_grad_finish_text(p, sums)) +
+        entry_text(clustered(shape), kEntry, "WeightGradParams", "WeightGradTensorMaps",
+                   "weight_grad_split_m_sm90");
+    return sums.column_parts > 0 ? text + weight_grad_finish_entry() : text;
   }
   bool is_of_one_architecture() const override { return true; }
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
-    const Shape shape = shape_of(linear_weight_grad_of(problem), config);
-    return {{kEntry, shape.threads(), shape.shared_bytes()}};
+    const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
+    const Shape shape = shape_of(p, config);
+    std::vector<KernelNeeds> kernels = {{kEntry, shape.threads(), shape.shared_bytes()}};
+    if (shape.shares_row_sums) kernels.push_back(weight_grad_finish(p));
+    return kernels;
   }
   int harmless_spill_bytes() const override { return 16; }
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
@@ -115,9 +135,10 @@ class WeightGradSplitMFamily final : public GemmFamily {
  private:
   ConfigWords own_words(const Config& config) const override {
     const auto value = [&](const char* name) { return config.find(name).value_or(0); };
-    return {formatted("sm90_split_m {}x{} {}g s{} {}p", value("kBlockM"), value("kBlockN"),
-                      value("kGroups"), value("kStages"), value("kSplits")),
-            {"kBlockM", "kBlockN", "kGroups", "kStages", "kSplits"}};
+    return {formatted("sm90_split_m {}x{} {}g s{} {}p{}", value("kBlockM"), value("kBlockN"),
+                      value("kGroups"), value("kStages"), value("kSplits"),
+                      value("kSharedRowSums") != 0 ? " shared" : ""),
+            {"kBlockM", "kBlockN", "kGroups", "kStages", "kSplits", "kSharedRowSums"}};
   }
 };
 
@@ -158,11 +179,13 @@ std::optional<double> WeightGradSplitMFamily::rank(const Problem& problem, const
   const Shape shape = shape_of(p, c);
   const double sms = static_cast<double>(sms_of(device, kUsualSms));
   const double m = shape.block_m, n = shape.block_n;
-  const double products = m * n / 32 + (p.bias ? m : 0);
+  const double across = shape.shares_row_sums ? std::ceil(static_cast<double>(p.k) / n) : 1;
+  const double products = m * n / 32 + (p.bias ? m / across : 0);
   const double step = std::max(products, (m + n) * 128 / kL2Bytes);
   const double ctas = static_cast<double>(units_of(shape, p.n, p.k) * shape.row_parts);
-  return kStart + std::ceil(ctas / sms) * (static_cast<double>(steps_of_part(p, shape)) * step +
-                                           kMeet + 4 * m * n / kL2Bytes);
+  const double start = shape.shares_row_sums ? 2 * kStart : kStart;
+  return start + std::ceil(ctas / sms) * (static_cast<double>(steps_of_part(p, shape)) * step +
+                                          kMeet + 4 * m * n / kL2Bytes);
 }
 
 std::vector<Config> WeightGradSplitMFamily::defaults(const Problem& problem,
@@ -172,15 +195,19 @@ std::vector<Config> WeightGradSplitMFamily::defaults(const Problem& problem,
   struct Form {
     std::int64_t m, n, groups;
   };
-  constexpr Form kForms[] = {{128, 192, 2}, {128, 128, 2}, {128, 64, 2}, {64, 128, 1}, {64, 64, 1}};
+  constexpr Form kForms[] = {{192, 192, 3}, {128, 256, 2}, {128, 192, 2}, {128, 128, 2},
+                             {128, 64, 2},  {64, 128, 1},  {64, 64, 1}};
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
   std::vector<Config> fitting;
   for (const Form& form : kForms) {
-    for (const std::int64_t parts : {2, 3, 4, 6, 8}) {
-      Config own = config_of(tunables_of_split_m(), {form.m, form.n, 0, parts, form.groups});
-      own.set("kStages", useful_stages(p, shape_of(p, own), device.shared_per_block));
-      Config config = whole(std::move(own));
-      if (!space.explain(config)) fitting.push_back(std::move(config));
+    for (const std::int64_t parts : tunables_of_split_m()[3].parameter.values) {
+      for (const std::int64_t shares : {0, 1}) {
+        Config own =
+            config_of(tunables_of_split_m(), {form.m, form.n, 0, parts, form.groups, shares});
+        own.set("kStages", useful_stages(p, shape_of(p, own), device.shared_per_block));
+        Config config = whole(std::move(own));
+        if (!space.explain(config)) fitting.push_back(std::move(config));
+      }
     }
   }
   return cheapest(fitting, kMost,
@@ -197,9 +224,15 @@ LaunchPlan WeightGradSplitMFamily::plan(const Problem& problem, const Config& co
   launch.shape = launch_shape(clustered(shape), units_of(shape, p.n, p.k), device, resident);
   launch.shape.shared_bytes = static_cast<std::uint32_t>(shape.shared_bytes());
   launch.params = parameter_bytes(weight_grad_params(p));
+  const WeightGradSums sums = sums_of(p, shape);
   launch.pointers = weight_grad_pointers();
+  for (const PointerSlot& slot : sums.pointers(p)) launch.pointers.push_back(slot);
   launch.map_bytes = sizeof(WeightGradTensorMaps);
   launch.maps = weight_grad_maps(p, shape);
+  if (sums.column_parts > 0) {
+    plan.kernels.push_back(weight_grad_finish_launch(p, sums, 1, device));
+  }
+  plan.scratch_bytes = sums.bytes(p);
   return plan;
 }
 

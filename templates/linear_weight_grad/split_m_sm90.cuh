@@ -4,8 +4,9 @@
 // As gemm_sm90.cuh, over the CTA's own steps. Then each warp sends the sums of its rows to the CTAs
 // that finish them, a slice of the tile's columns each, by stores that their barriers count; there
 // the parts are added in the order of their CTAs, so that the same bits come out each time. The
-// sums of dy's rows are of the first tile of a row of tiles; its first CTA adds them. A second
-// kernel and memory between are not needed.
+// products need no memory between and no second kernel. The sums of dy's rows are of the first tile
+// of a row of tiles, whose first CTA adds them; or all tiles have their share (kSharesRows), as in
+// gemm_sm90.cuh, for the second kernel to add.
 #pragma once
 
 #include "linear_weight_grad/gemm_sm90.cuh"
@@ -22,9 +23,11 @@ struct WeightGradSplitMTraits : WeightGradSm90Traits<C> {
   static constexpr WeightGradSplitM kSplit = C::kGeometry;
   static_assert(RulesHold<broken_rule(kSplit, weight_grad_split_m_rules().all)>::kValue);
   static constexpr int kParts = kSplit.row_parts, kWarps = 4 * Base::kGroups;
-  // Groups of eight columns of a slice, and a thread's pairs of sums in there.
-  static constexpr int kChunks = kSplit.slice_columns() / 8;
-  static constexpr int kPairs = Base::kRowBlocks * 2 * kChunks;
+  static constexpr bool kSharesRows = Base::kBias && kSplit.shares_row_sums != 0;
+  static constexpr bool kReusesRing = kSplit.reuses_ring();
+  // Groups of eight columns of a slice at most, and a thread's pairs of sums in there.
+  static constexpr int kMostChunks = kSplit.most_chunks();
+  static constexpr int kPairs = Base::kRowBlocks * 2 * kMostChunks;
   static constexpr int kSumBarrierOffset = kSplit.sum_barrier_offset();
   static constexpr int kSumOffset = kSplit.sum_offset(), kSumBytes = kSplit.sum_bytes();
   static constexpr int kRowSumOffset = kSplit.row_sum_offset();
@@ -38,10 +41,12 @@ class WeightGradUnits<WeightGradSplitMTraits<C>> {
 
  public:
   __device__ __forceinline__ explicit WeightGradUnits(const WeightGradParams& p)
-      : part_(int(cluster_rank())), steps_(ceil_div(p.m, T::kDepth)) {
-    const u32 across = ceil_div(p.k, T::kBlockN), tile = blockIdx.x / T::kParts;
-    m_ = int(tile / across);
-    n_ = int(tile % across);
+      : part_(int(cluster_rank())),
+        across_(ceil_div(p.k, T::kBlockN)),
+        steps_(ceil_div(p.m, T::kDepth)) {
+    const u32 tile = blockIdx.x / T::kParts;
+    m_ = int(tile / u32(across_));
+    n_ = int(tile % u32(across_));
   }
   __device__ __forceinline__ bool any() const { return !done_; }
   __device__ __forceinline__ void next() { done_ = true; }
@@ -53,15 +58,20 @@ class WeightGradUnits<WeightGradSplitMTraits<C>> {
   __device__ __forceinline__ int end_step() const {
     return int(i64(part_ + 1) * steps_ / T::kParts);
   }
-  // True if the sums of dy's rows are this tile's to add.
-  __device__ __forceinline__ bool has_rows(int) const { return n_ == 0; }
-  // True if they are this CTA's to finish.
-  __device__ __forceinline__ bool finishes_rows() const {
-    return T::kBias && n_ == 0 && part_ == 0;
+  // True if the sums of dy's rows of this step are this tile's to add.
+  __device__ __forceinline__ bool has_rows(int step) const {
+    return T::kSharesRows ? step % across_ == n_ : n_ == 0;
   }
+  // True if all of them are this cluster's, and this CTA's to finish.
+  __device__ __forceinline__ bool sends_rows() const {
+    return T::kBias && !T::kSharesRows && n_ == 0;
+  }
+  __device__ __forceinline__ bool finishes_rows() const { return sends_rows() && part_ == 0; }
+  // Where shared ones go: a row of sums for each part of each tile of a row of tiles.
+  __device__ __forceinline__ int column_part() const { return part_ * across_ + n_; }
 
  private:
-  int part_, steps_, m_, n_;
+  int part_, across_, steps_, m_, n_;
   bool done_ = false;
 };
 
@@ -71,6 +81,8 @@ struct WeightGradPartSums {
   u32 base;  // of shared memory
 
   __device__ __forceinline__ u32 barrier() const { return base + T::kSumBarrierOffset; }
+  // When no CTA of the cluster reads its ring any more.
+  __device__ __forceinline__ u32 rings_free() const { return barrier() + 8; }
   // The address of this lane's pair `pair` of the sums of this warp's rows by `part`.
   __device__ __forceinline__ u32 place(int part, int pair) const {
     const int warp = int(threadIdx.x) / kWarpSize, lane = int(threadIdx.x) % kWarpSize;
@@ -84,10 +96,21 @@ struct WeightGradPartSums {
            (((part * T::kWarps + warp) * T::kRowBlocks + block) * (kWarpSize / 4) + lane / 4) * 8;
   }
   // By one thread, before any CTA of the cluster sends.
-  __device__ __forceinline__ void init(bool finishes_rows) const {
+  __device__ __forceinline__ void init(const WeightGradUnits<T>& tile) const {
+    const int part = tile.part();
+    const int chunks = T::kSplit.first_chunk(part + 1) - T::kSplit.first_chunk(part);
     mbarrier_init(barrier(), 1);
+    mbarrier_init(rings_free(), T::kParts * T::kWarps);
     mbarrier_init_fence();
-    mbarrier_expect(barrier(), T::kSumBytes + (finishes_rows ? T::kRowSumBytes : 0));
+    mbarrier_expect(barrier(), T::kParts * T::kBlockM * chunks * 32 +
+                                   (tile.finishes_rows() ? T::kRowSumBytes : 0));
+  }
+  // Waits until sums may be written in the place of any ring.
+  __device__ __forceinline__ void wait_for_rings() const {
+    __syncwarp();
+    const int lane = int(threadIdx.x) % kWarpSize;
+    if (lane < T::kParts) mbarrier_arrive_at_peer(peer_address(rings_free(), lane));
+    mbarrier_wait(rings_free(), 0);
   }
 
   // This warp's sums, to each CTA its slice.
@@ -95,11 +118,14 @@ struct WeightGradPartSums {
                                        int part) const {
 #pragma unroll
     for (int to = 0; to < T::kParts; ++to) {
+      constexpr const WeightGradSplitM& kSplit = T::kSplit;
       const u32 there = peer_address(barrier(), to);
+      const int first = kSplit.first_chunk(to), end = kSplit.first_chunk(to + 1);
 #pragma unroll
       for (int pair = 0; pair < T::kPairs; ++pair) {
-        const int block = pair / (2 * T::kChunks), i = pair % (2 * T::kChunks);
-        const float* const two = &d[block][4 * to * T::kChunks + 2 * i];
+        const int block = pair / (2 * T::kMostChunks), i = pair % (2 * T::kMostChunks);
+        if (first + i / 2 >= end) continue;
+        const float* const two = &d[block][4 * first + 2 * i];
         store_async_8(peer_address(place(part, pair), to), __float_as_uint(two[0]),
                       __float_as_uint(two[1]), there);
       }
@@ -136,10 +162,13 @@ __device__ __forceinline__ void weight_grad_finish_slice(const WeightGradParams&
                                                          const WeightGradPartSums<T>& sums) {
   const int lane = int(threadIdx.x) % kWarpSize, warp = int(threadIdx.x) / kWarpSize;
   const int row0 = tile.row() + warp / 4 * T::kRowBlocks * 64 + warp % 4 * 16 + lane / 4;
-  const int column0 = tile.column() + 8 * tile.part() * T::kChunks + lane % 4 * 2;
+  const int first = T::kSplit.first_chunk(tile.part());
+  const int end = T::kSplit.first_chunk(tile.part() + 1);
+  const int column0 = tile.column() + 8 * first + lane % 4 * 2;
 #pragma unroll
   for (int pair = 0; pair < T::kPairs; ++pair) {
-    const int block = pair / (2 * T::kChunks), i = pair % (2 * T::kChunks);
+    const int block = pair / (2 * T::kMostChunks), i = pair % (2 * T::kMostChunks);
+    if (first + i / 2 >= end) continue;
     const int row = row0 + block * 64 + i % 2 * 8, column = column0 + i / 2 * 8;
     const float2 sum = sums.template add<T::kSumBytes / T::kParts>(sums.place(0, pair));
     if (row >= p.n || column >= p.k) continue;
@@ -160,6 +189,21 @@ __device__ __forceinline__ void weight_grad_finish_slice(const WeightGradParams&
   }
 }
 
+// This CTA's share of the sums of dy's rows, for the second kernel.
+template <class T>
+__device__ __forceinline__ void weight_grad_store_rows(const WeightGradParams& p,
+                                                       const WeightGradUnits<T>& tile,
+                                                       const float (&rows)[T::kRowBlocks][4]) {
+  const int lane = int(threadIdx.x) % kWarpSize, warp = int(threadIdx.x) / kWarpSize;
+  const int row0 = tile.row() + warp / 4 * T::kRowBlocks * 64 + warp % 4 * 16 + lane / 4;
+  if (lane % 4 != 0) return;
+#pragma unroll
+  for (int i = 0; i < 2 * T::kRowBlocks; ++i) {
+    const int row = row0 + i / 2 * 64 + i % 2 * 8;
+    if (row < p.n) p.column_sums[i64(tile.column_part()) * p.n + row] = rows[i / 2][2 * (i % 2)];
+  }
+}
+
 // The products of this CTA's part of the rows, and their way out, by one warpgroup.
 template <class T>
 __device__ __forceinline__ void weight_grad_consume_part(const WeightGradParams& p,
@@ -169,8 +213,10 @@ __device__ __forceinline__ void weight_grad_consume_part(const WeightGradParams&
   float d[T::kRowBlocks][T::kBlockN / 2], rows[T::kRowBlocks][4];
   const WeightGradUnits<T> tile(p);
   weight_grad_multiply_unit<T>(d, rows, ring, at, tile);
+  if constexpr (T::kReusesRing) sums.wait_for_rings();
   sums.send(d, tile.part());
-  if (T::kBias && tile.has_rows(0)) sums.send_rows(rows, tile.part());
+  if (tile.sends_rows()) sums.send_rows(rows, tile.part());
+  if constexpr (T::kSharesRows) weight_grad_store_rows<T>(p, tile, rows);
   mbarrier_wait(sums.barrier(), 0);
   weight_grad_finish_slice<T>(p, tile, sums);
 }
@@ -188,7 +234,7 @@ __device__ __forceinline__ void weight_grad_split_m_sm90(const WeightGradParams&
   }
   if (threadIdx.x == 0) {
     ring.init();
-    sums.init(WeightGradUnits<T>(p).finishes_rows());
+    sums.init(WeightGradUnits<T>(p));
   }
   if constexpr (T::kBias) ring.write_ones();
   __syncthreads();

@@ -222,20 +222,32 @@ TEST(LinearWeightGradFamilyTest, SplitMIsForFewTilesAndAddsInOneKernel) {
 
   const ProblemPtr few = parse_problem("linear_weight_grad bf16 m=1576 n=384 k=1536 bias out=fp32");
   const ParameterSpace space = few->op().space(*few, h200);
-  const auto of = [](std::int64_t m, std::int64_t n, std::int64_t stages, std::int64_t parts) {
-    return Config{{"kFamily", 4},     {"kBlockM", m}, {"kBlockN", n},      {"kBlockK", 0},
-                  {"kWarpM", 0},      {"kWarpN", 0},  {"kStages", stages}, {"kGroups", 2},
-                  {"kSplits", parts}, {"kPair", 0}};
+  const auto of = [](std::int64_t m, std::int64_t n, std::int64_t stages, std::int64_t parts,
+                     std::int64_t shares = 0) {
+    return Config{{"kFamily", 4},
+                  {"kBlockM", m},
+                  {"kBlockN", n},
+                  {"kBlockK", 0},
+                  {"kWarpM", 0},
+                  {"kWarpN", 0},
+                  {"kStages", stages},
+                  {"kGroups", 2},
+                  {"kSplits", parts},
+                  {"kPair", 0},
+                  {"kSharedRowSums", shares}};
   };
   const auto why_not = [&](const Config& config) {
     return space.explain(config).value_or("legal");
   };
-  EXPECT_EQ(why_not(of(128, 192, 3, 4)), "legal");
-  EXPECT_THAT(why_not(of(128, 192, 4, 4)), HasSubstr("3 are of use"));
-  EXPECT_THAT(why_not(of(128, 128, 3, 6)), HasSubstr("groups of eight columns"));
+  EXPECT_EQ(why_not(of(128, 192, 5, 4)), "legal");
+  EXPECT_EQ(why_not(of(128, 192, 5, 4, 1)), "legal");
+  EXPECT_THAT(why_not(of(128, 192, 3, 4)), HasSubstr("5 are of use"));
   EXPECT_THAT(why_not(of(128, 64, 4, 8)), HasSubstr("two CTAs per SM"));
+  const ProblemPtr without = parse_problem("linear_weight_grad bf16 m=1576 n=384 k=1536");
+  EXPECT_THAT(without->op().space(*without, h200).explain(of(128, 192, 5, 4, 1)).value_or("legal"),
+              HasSubstr("where there are any"));
 
-  const Config config = of(128, 192, 3, 4);
+  const Config config = of(128, 192, 5, 4);
   const std::vector<KernelNeeds> kernels = few->op().kernels(*few, config);
   ASSERT_EQ(kernels.size(), 1u);
   const LaunchPlan plan = few->op().plan(*few, config, h200, std::vector<int>{1});
@@ -245,6 +257,12 @@ TEST(LinearWeightGradFamilyTest, SplitMIsForFewTilesAndAddsInOneKernel) {
   EXPECT_EQ(plan.kernels[0].shape.shared_bytes,
             static_cast<std::uint32_t>(kernels[0].shared_bytes));
   EXPECT_THAT(few->op().source(*few, config), HasSubstr("__cluster_dims__(4, 1, 1)"));
+
+  const Config sharing = of(128, 192, 5, 4, 1);
+  const LaunchPlan two = few->op().plan(*few, sharing, h200, std::vector<int>{1, 1});
+  EXPECT_EQ(few->op().kernels(*few, sharing).size(), 2u);
+  EXPECT_EQ(two.kernels.size(), 2u);
+  EXPECT_EQ(two.scratch_bytes, 4 * 8 * 384 * 4);
 }
 
 // A direct kernel needs nothing between: only a bias' sums, a scale or parts do.
