@@ -48,14 +48,14 @@ constexpr Recorded kRecorded[] = {
     {"linear bf16 m=12608 n=3072 k=768 dact=gelu wt", kH200, 591, "1746a67576b9"},
     {"linear bf16 m=12608 n=768 k=3072 bias factor=197 residual out=fp32", kH200, 1110,
      "1c273d7a242d"},
-    {"linear_weight_grad bf16 m=12608 n=2304 k=768 bias out=fp32", kH200, 482, "ca39a366553f"},
-    {"linear_weight_grad bf16 m=12608 n=2304 k=768 bias out=fp32", kA100, 2087, "5f275150d51a"},
-    {"linear_weight_grad bf16 m=12608 n=3072 k=768 bias out=fp32", kH200, 332, "1fa69bf7a9cd"},
-    {"linear_weight_grad bf16 m=12608 n=3072 k=768 bias out=fp32", kA100, 1534, "220d61123e7e"},
-    {"linear_weight_grad bf16 m=12608 n=768 k=3072 bias out=fp32", kH200, 332, "eea171dafa30"},
-    {"linear_weight_grad bf16 m=12608 n=768 k=768 bias out=fp32", kH200, 1002, "75021fff1f0f"},
-    {"linear_weight_grad bf16 m=12608 n=768 k=768 bias out=fp32", kA100, 4324, "8e852087a1ce"},
-    {"linear_weight_grad bf16 m=200704 n=288 k=96 bias out=fp32", kH200, 570, "9e73a61df465"},
+    {"linear_weight_grad bf16 m=12608 n=2304 k=768 bias out=fp32", kH200, 574, "aa4c56d962e4"},
+    {"linear_weight_grad bf16 m=12608 n=2304 k=768 bias out=fp32", kA100, 2087, "158263c1ffb6"},
+    {"linear_weight_grad bf16 m=12608 n=3072 k=768 bias out=fp32", kH200, 376, "26db8324b2ba"},
+    {"linear_weight_grad bf16 m=12608 n=3072 k=768 bias out=fp32", kA100, 1534, "cbd1c840edbf"},
+    {"linear_weight_grad bf16 m=12608 n=768 k=3072 bias out=fp32", kH200, 376, "88f2a7a7c716"},
+    {"linear_weight_grad bf16 m=12608 n=768 k=768 bias out=fp32", kH200, 1378, "17c8ef840e43"},
+    {"linear_weight_grad bf16 m=12608 n=768 k=768 bias out=fp32", kA100, 4324, "cf9043fe0e07"},
+    {"linear_weight_grad bf16 m=200704 n=288 k=96 bias out=fp32", kH200, 926, "422d27b15c0c"},
 };
 
 TEST(GemmSpaceTest, SpacesAreThoseThatWereRecorded) {
