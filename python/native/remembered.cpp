@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/native/remembered.h"
 
+#include <dlfcn.h>
 #include <torch/csrc/stable/ops.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@
 namespace vitune::torch_ops {
 namespace {
 
-constexpr std::size_t kMostArguments = 16, kMostResults = 4, kMostKinds = 4096;
+constexpr std::size_t kMostArguments = 16, kMostResults = 4, kMostKinds = 1024;
 constexpr int kMostTries = 6;  // of a kind that cannot be understood
 
 std::atomic<uint64_t> remembered{0};
@@ -50,7 +51,7 @@ struct NotedLaunch {
 
 // What Python has said of the call that this thread is in.
 struct Lesson {
-  bool is_wanted = false, has_others = false;
+  bool is_wanted = false, has_others = false, is_interrupt = false;
   std::vector<NotedLaunch> launches;
   std::string error;
 };
@@ -297,19 +298,28 @@ void learn(std::size_t index, const Key& key, uint64_t hash, const CallPointer& 
   Kind& kind = table.kind_of(key, hash);
   if (call != nullptr && kind.candidate != nullptr && is_alike(*call, *kind.candidate)) {
     kind.known = call;
+    kind.tries = 0;
     return;
   }
   kind.candidate = call;
   ++kind.tries;
 }
 
+// Ctrl-C, once more: PyTorch makes a RuntimeError of the first, which programs catch.
+void interrupt_python() {
+  if (void* const set = dlsym(RTLD_DEFAULT, "PyErr_SetInterrupt")) {
+    reinterpret_cast<void (*)()>(set)();
+  }
+}
+
 // Python's answer, on the stack in the place of the arguments; what it did is in the lesson.
 Lesson ask_python(const Schema& schema, StableIValue* stack, bool is_to_learn) {
-  const Lesson outside = std::exchange(lesson, Lesson{is_to_learn, false, {}, {}});
+  const Lesson outside = std::exchange(lesson, Lesson{is_to_learn, false, false, {}, {}});
   const AOTITorchError error =
       torch_call_dispatcher(schema.python.c_str(), "", stack, TORCH_ABI_VERSION);
   Lesson taught = std::exchange(lesson, outside);
   // PyTorch keeps an exception's text to itself here: without memory, say, programs read it.
+  if (taught.is_interrupt) interrupt_python();
   if (!taught.error.empty()) throw std::runtime_error(taught.error);
   TORCH_ERROR_CODE_CHECK(error);
   return taught;
@@ -398,7 +408,14 @@ void run_remembered(std::size_t index, StableIValue* stack, LaunchRemembered lau
   }
   put_arguments(schema, std::move(arguments), stack);
   const Lesson taught = ask_python(schema, stack, is_to_learn);
-  if (is_to_learn) learn(index, key, hash, understood(taught, stack, schema.results, memory));
+  if (!is_to_learn) return;
+  CallPointer call;
+  try {
+    call = understood(taught, stack, schema.results, memory);
+  } catch (const std::exception&) {
+    // The answer is there; the call stays Python's.
+  }
+  learn(index, key, hash, call);
 }
 
 }  // namespace vitune::torch_ops
@@ -428,5 +445,8 @@ void vitune_torch_note_launch(const char* text, const uint64_t* addresses, size_
   lesson.launches.push_back(std::move(noted));
 }
 void vitune_torch_note_other(void) { lesson.has_others = true; }
-void vitune_torch_note_error(const char* text) { lesson.error = text; }
+void vitune_torch_note_error(const char* text, int32_t is_interrupt) {
+  lesson.error = text;
+  lesson.is_interrupt = is_interrupt != 0;
+}
 uint64_t vitune_torch_remembered(void) { return remembered.load(std::memory_order_relaxed); }

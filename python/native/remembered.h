@@ -101,8 +101,8 @@ VITUNE_API int32_t vitune_torch_is_learning(void);
 VITUNE_API void vitune_torch_note_launch(const char* text, const uint64_t* addresses, size_t count,
                                          uint64_t scratch_bytes);
 VITUNE_API void vitune_torch_note_other(void);
-// What it raised, in any call.
-VITUNE_API void vitune_torch_note_error(const char* text);
+// What it raised, in any call, and whether that was Ctrl-C.
+VITUNE_API void vitune_torch_note_error(const char* text, int32_t is_interrupt);
 // Calls that were launched without Python, since the process began.
 VITUNE_API uint64_t vitune_torch_remembered(void);
 }

@@ -1,12 +1,15 @@
 # python/tests/test_torch_remembered.py -- Calls that the operators' library launches without Python: the same answers, of their own kind alone.
 # SPDX-License-Identifier: Apache-2.0
+import subprocess
+import sys
 import threading
+import time
 import unittest
 from unittest import mock
 
 import vitune
 
-from .support import OPERATORS, needs_device, needs_torch, torch
+from .support import OPERATORS, ROOT, needs_device, needs_torch, torch
 
 if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
@@ -17,6 +20,7 @@ from torch._inductor.utils import run_and_get_code
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.flop_counter import FlopCounterMode
 
+from vitune._compile.backend import WinnersInCacheKey
 from vitune._compile.patterns import every  # noqa: F401: operators are there
 from vitune._ops import attention as attention_ops, attention_training, linear as linear_ops, norm as norm_ops, norm_training, remembered, training
 from vitune._ops.order import CONTIGUOUS
@@ -168,6 +172,40 @@ class RememberedTest(unittest.TestCase):
                 self.assertRaisesRegex(RuntimeError, "^CUDA out of memory. Tried$"):
             self.call("linear_input_grad", (leaf(3, 24), leaf(24, 16)))
         self.expect("linear_input_grad", (leaf(3, 24), leaf(24, 16)), 0)
+
+    def test_ctrl_c_stays_ctrl_c(self):
+        with self.assertRaises(KeyboardInterrupt), mock.patch.object(linear_ops, "launch", side_effect=KeyboardInterrupt):
+            try:
+                self.call("linear_input_grad", (leaf(3, 24), leaf(24, 16)))
+            except RuntimeError:  # as programs do that leave out a batch
+                time.sleep(5)
+
+    def test_launches_that_are_refused_again_and_again_are_learnt_again_and_again(self):
+        draw = lambda: (leaf(8, 24), leaf(24, 16))  # noqa: E731
+        for _ in range(9):
+            for count in (0, 0, 1):
+                self.expect("linear_input_grad", draw(), count)
+            native.loaded._library.vitune_torch_staged_refuse(1)
+            self.expect("linear_input_grad", draw(), 0)
+
+    def test_what_is_computed_below_autograd_is_seen_too(self):
+        for modes in (torch.inference_mode, torch._C._AutoDispatchBelowAutograd):
+            with modes(), remembered._Others() as others:
+                leaf_ = torch.empty(4, 6).view(6, 4).t()
+                self.assertFalse(others.seen)
+                leaf_.contiguous()
+            self.assertTrue(others.seen)
+
+    def test_a_program_without_compilers_of_vitunes_finds_what_a_cache_names(self):
+        program = "import vitune.torch, torch\nfrom vitune._ops import training\nprint(torch.ops.vitune_native.linear_train.default._schema)"
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT / "python", capture_output=True, text=True, timeout=120)
+        self.assertIn("vitune_native::linear_train(Tensor x, ", done.stdout, done.stderr)
+
+    def test_the_key_of_a_cache_says_who_is_called(self):
+        keys = {WinnersInCacheKey([], None).uuid()}
+        with mock.patch.object(native, "loaded", None):
+            keys.add(WinnersInCacheKey([], None).uuid())
+        self.assertEqual(len(keys), 2)
 
     def test_operations_are_counted_once(self):
         for name, draw in CALLS.items():

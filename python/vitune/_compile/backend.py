@@ -34,11 +34,11 @@ _backends: weakref.WeakKeyDictionary[Any, "Backend"] = weakref.WeakKeyDictionary
 
 
 class WinnersInCacheKey(CustomGraphPass):
-    """Makes the winners that a graph was made for a part of the key that Inductor caches it by."""
+    """Makes the winners that a graph was made for a part of the key that Inductor caches it by, and which operators it calls for ours."""
 
     def __init__(self, selections: Iterable[Selection], before: Any) -> None:
         texts = sorted({f"{found.problem}\n{found.config}\n{found.kernel_key}" for found in selections})
-        self._digest = hashlib.sha256("\n".join([str(VERSION), *texts]).encode()).hexdigest()
+        self._digest = hashlib.sha256("\n".join([str(VERSION), *every.called_for_ours(), *texts]).encode()).hexdigest()
         self._before = before  # another pass that was here
 
     def __call__(self, graph: fx.Graph) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from .._runtime.context import Problem
 from .._runtime.errors import InvalidArgument, Unsupported
 from . import attention as attention_ops, flops, order as result_order, problem_text
-from .remembered import remembered
+from .remembered import define, remembered
 from .scratch import launch
 from .training import _answer, _wide
 
@@ -385,3 +385,4 @@ def projection_of(q: Tensor, k: Tensor, v: Tensor) -> Optional[Tensor]:
                                                        or each._backward_hooks for each in views):
         return None
     return as_projection(whole, q) if holds(whole, q, k, v) else None
+define("attention_backward", "attention_qkv_backward")

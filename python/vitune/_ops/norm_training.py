@@ -17,7 +17,7 @@ from torch import Tensor
 from .._runtime.context import Problem
 from .._runtime.errors import InvalidArgument, Unsupported
 from . import flops, norm as norm_ops, problem_text
-from .remembered import remembered
+from .remembered import define, remembered
 from .scratch import launch
 from .training import _answer, _refuse, _wide
 
@@ -241,3 +241,4 @@ norm_train.register_autograd(_norm_grads, setup_context=_keep_norm)
 sum_norm_train.register_autograd(_sum_norm_grads, setup_context=_keep_sum_norm)
 
 flops.know("norm_train", "sum_norm_train", "norm_backward")
+define("norm_backward")

@@ -17,8 +17,10 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from .._runtime import native
+from .._runtime.errors import VituneError
 from . import flops
 
 _LIBRARIES = tuple(torch.library.Library(name, "FRAGMENT") for name in ("vitune_native", "vitune_python"))
@@ -54,10 +56,17 @@ class _Others(TorchDispatchMode):
         self.seen = False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Optional[dict[str, Any]] = None) -> Any:
-        schema = function._schema
-        is_view = any(each.alias_info is not None and not each.alias_info.is_write for each in schema.returns)
-        self.seen = self.seen or not (is_view or schema.name in _MEMORY)
-        return function(*args, **(kwargs or {}))
+        results = function(*args, **(kwargs or {}))
+        if function._schema.name not in _MEMORY:
+            # Below autograd contiguous() and to() come as one operation, which may be a view and may be a copy.
+            given = {_memory(each) for each in tree_leaves(args) if isinstance(each, Tensor)}
+            self.seen = self.seen or not all(_memory(each) in given for each in tree_leaves(results) if isinstance(each, Tensor)) or any(
+                each.alias_info is not None and each.alias_info.is_write for each in function._schema.arguments)
+        return results
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
 
 
 def _kind(argument: Any) -> str:
@@ -102,8 +111,8 @@ class _Twin:
             return self.call(*values)
         try:
             return self._taught(library, values) if library.is_learning() else self.call(*values)
-        except Exception as error:
-            library.note_error(error)  # its text would be lost on the way through the library
+        except BaseException as error:
+            library.note_error(error)  # neither its text nor Ctrl-C would find the way through the library
             raise
 
     def _taught(self, library: native.Native, values: Sequence[Any]) -> Any:
@@ -125,14 +134,17 @@ class _Twin:
         return self.native(*_encoded(given))
 
 
-_twins: list[_Twin] = []
+_twins: dict[str, _Twin] = {}
 
 
-def twins() -> dict[Any, Callable[..., Any]]:
-    """What compilers call for each operator. Empty without the operators' library; the operators are there all the same where it may be, for
-    programs that a cache has from a process with it."""
-    if not _twins and native.is_for_this_pytorch():
-        _twins.extend(map(_Twin, _bodies))
-        for twin in _twins if native.loaded is not None else ():
-            native.loaded.describe(twin.name, twin.kinds, len(twin.operator._schema.returns))
-    return {twin.operator: twin.put for twin in _twins} if native.loaded is not None else {}
+def define(*names: str) -> None:
+    """Makes the two operators of each of these, which exist by now: where they do, for programs of a cache name them."""
+    for name in names if native.is_for_this_pytorch() else ():
+        twin = _twins[name] = _Twin(name)
+        if native.loaded is not None and not native.loaded.describe(name, twin.kinds, len(twin.operator._schema.returns)):
+            raise VituneError(f"the operators' library does not know {name}: it is of another version of vitune")
+
+
+def in_compilers() -> dict[Any, Callable[..., Any]]:
+    """What compilers call for each operator; nothing without the operators' library."""
+    return {twin.operator: twin.put for twin in _twins.values()} if native.loaded is not None else {}

@@ -24,7 +24,7 @@ from .._runtime.context import Problem
 from .._runtime.counters import counters
 from .._runtime.errors import Unsupported, VituneError, reason_of
 from . import attention as attention_ops, flops, linear as linear_ops, problem_text
-from .remembered import remembered
+from .remembered import define, remembered
 from .scratch import launch
 
 aten = torch.ops.aten
@@ -360,3 +360,5 @@ act_linear_train.register_autograd(_act_linear_grads, setup_context=_keep_of_act
 
 flops.know("linear_train", "linear_act_train", "act_linear_train", "linear_input_grad", "linear_act_input_grad", "linear_weight_grad",
            "linear_scale_weight_grad")
+define("linear_train", "linear_act_train", "act_linear_train", "linear_input_grad",
+       "linear_act_input_grad", "linear_weight_grad", "linear_scale_weight_grad")

@@ -84,8 +84,12 @@ class Native:
     def note_launch(self, text: str, addresses: Sequence[int], scratch_bytes: int) -> None:
         self._library.vitune_torch_note_launch(text.encode(), (ctypes.c_uint64 * len(addresses))(*addresses), len(addresses), scratch_bytes)
 
-    def note_error(self, error: Exception) -> None:
-        self._library.vitune_torch_note_error((str(error) or type(error).__name__).encode("utf-8", "replace"))
+    def note_error(self, error: BaseException) -> None:
+        try:
+            text = str(error) or type(error).__name__
+        except Exception:
+            text = type(error).__name__
+        self._library.vitune_torch_note_error(text.encode("utf-8", "replace").replace(b"\0", b" "), isinstance(error, KeyboardInterrupt))
 
     def error(self, error: RuntimeError) -> Exception:
         """What an operator raised, as the package's own."""

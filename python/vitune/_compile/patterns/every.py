@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._ops import decompositions
+from ..._ops import decompositions, remembered
 from ..._runtime.errors import InvalidArgument
 from . import (attention, attention_train, group_norm, heads, linear, linear_pair, linear_train, norm, norm_train, packed, patches, patches_train,
                windows, windows_train)
@@ -20,6 +20,11 @@ PATTERNS: tuple[FusionPattern, ...] = (windows.windows, windows_train.windows_tr
                                        group_norm.group_norm)
 
 decompositions.register()
+
+
+def called_for_ours() -> list[str]:
+    """Our operators in whose place Inductor calls the operators' library's."""
+    return sorted(map(str, remembered.in_compilers()))
 
 
 def register(pattern: FusionPattern | type[FusionPattern]) -> Any:
