@@ -20,7 +20,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .._runtime import native
-from .._runtime.errors import VituneError
 from . import flops
 
 _LIBRARIES = tuple(torch.library.Library(name, "FRAGMENT") for name in ("vitune_native", "vitune_python"))
@@ -134,17 +133,19 @@ class _Twin:
         return self.native(*_encoded(given))
 
 
-_twins: dict[str, _Twin] = {}
+#: Those that the library knows.
+_put: dict[Any, Callable[..., Any]] = {}
 
 
 def define(*names: str) -> None:
     """Makes the two operators of each of these, which exist by now: where they do, for programs of a cache name them."""
     for name in names if native.is_for_this_pytorch() else ():
-        twin = _twins[name] = _Twin(name)
-        if native.loaded is not None and not native.loaded.describe(name, twin.kinds, len(twin.operator._schema.returns)):
-            raise VituneError(f"the operators' library does not know {name}: it is of another version of vitune")
+        twin = _Twin(name)
+        is_whole = len(twin.kinds) == len(twin.arguments)
+        if native.loaded is not None and is_whole and native.loaded.describe(name, twin.kinds, len(twin.operator._schema.returns)):
+            _put[twin.operator] = twin.put
 
 
 def in_compilers() -> dict[Any, Callable[..., Any]]:
     """What compilers call for each operator; nothing without the operators' library."""
-    return {twin.operator: twin.put for twin in _twins.values()} if native.loaded is not None else {}
+    return _put if native.loaded is not None else {}
