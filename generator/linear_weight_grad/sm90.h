@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/checked.h"
@@ -37,9 +38,22 @@ std::optional<std::string> weight_grad_sm90_refusal(const LinearWeightGradProble
 std::vector<TensorMapSlot> weight_grad_maps(const LinearWeightGradProblem& problem,
                                             const GemmSm90& shape);
 
-class WeightGradSm90 final : public GemmFamily {
+class WeightGradWgmmaFamily : public GemmFamily {
  public:
-  WeightGradSm90() : GemmFamily("sm90", weight_grad_families) {}
+  bool is_of_one_architecture() const final { return true; }
+  int harmless_spill_bytes() const final { return 16; }
+  bool reads_tensor_maps(const Config&) const final { return true; }
+  GemmBlock block(const Config& config) const final {
+    return {config.at("kBlockM"), config.at("kBlockN"), GemmSm90::kDepth};
+  }
+
+ protected:
+  explicit WeightGradWgmmaFamily(std::string_view name) : GemmFamily(name, weight_grad_families) {}
+};
+
+class WeightGradSm90 final : public WeightGradWgmmaFamily {
+ public:
+  WeightGradSm90() : WeightGradWgmmaFamily("sm90") {}
   std::optional<std::string> refusal(const Problem& problem,
                                      const DeviceInfo& device) const override;
   std::vector<Parameter> tunables() const override;
@@ -53,15 +67,9 @@ class WeightGradSm90 final : public GemmFamily {
            "#include \"linear_weight_grad/finish.cuh\"\n";
   }
   std::string source(const Problem& problem, const Config& config) const override;
-  bool is_of_one_architecture() const override { return true; }
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override;
-  int harmless_spill_bytes() const override { return 16; }
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
-  bool reads_tensor_maps(const Config&) const override { return true; }
-  GemmBlock block(const Config& config) const override {
-    return {config.at("kBlockM"), config.at("kBlockN"), GemmSm90::kDepth};
-  }
 
  private:
   ConfigWords own_words(const Config& config) const override;

@@ -80,9 +80,9 @@ std::int64_t useful_stages(const LinearWeightGradProblem& p, const Shape& shape,
   return std::min({fit, std::int64_t{Shape::kMostStages}, steps});
 }
 
-class WeightGradSplitMFamily final : public GemmFamily {
+class WeightGradSplitMFamily final : public WeightGradWgmmaFamily {
  public:
-  WeightGradSplitMFamily() : GemmFamily("sm90_split_m", weight_grad_families) {}
+  WeightGradSplitMFamily() : WeightGradWgmmaFamily("sm90_split_m") {}
 
   std::optional<std::string> refusal(const Problem& problem,
                                      const DeviceInfo& device) const override {
@@ -116,7 +116,6 @@ class WeightGradSplitMFamily final : public GemmFamily {
                    "weight_grad_split_m_sm90");
     return sums.column_parts > 0 ? text + weight_grad_finish_entry() : text;
   }
-  bool is_of_one_architecture() const override { return true; }
   std::vector<KernelNeeds> kernels(const Problem& problem, const Config& config) const override {
     const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
     const Shape shape = shape_of(p, config);
@@ -124,13 +123,8 @@ class WeightGradSplitMFamily final : public GemmFamily {
     if (shape.shares_row_sums) kernels.push_back(weight_grad_finish(p));
     return kernels;
   }
-  int harmless_spill_bytes() const override { return 16; }
   LaunchPlan plan(const Problem& problem, const Config& config, const DeviceInfo& device,
                   std::span<const int> resident) const override;
-  bool reads_tensor_maps(const Config&) const override { return true; }
-  GemmBlock block(const Config& config) const override {
-    return {config.at("kBlockM"), config.at("kBlockN"), Shape::kDepth};
-  }
 
  private:
   ConfigWords own_words(const Config& config) const override {

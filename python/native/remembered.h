@@ -57,8 +57,6 @@ struct RememberedOperator {
   const char* name;
   Boxed run;
 };
-template <LaunchRemembered launch>
-const std::vector<RememberedOperator>& remembered_operators();
 
 // The call of operator `index` of that table.
 void run_remembered(std::size_t index, StableIValue* stack, LaunchRemembered launch);

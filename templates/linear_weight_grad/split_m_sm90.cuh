@@ -53,6 +53,11 @@ class WeightGradUnits<WeightGradSplitMTraits<C>> {
   __device__ __forceinline__ int rank() const { return 0; }  // it shares no copies
   __device__ __forceinline__ int part() const { return part_; }
   __device__ __forceinline__ int row() const { return m_ * T::kBlockM; }
+  // Of this thread's sums the first.
+  __device__ __forceinline__ int thread_row() const {
+    const int lane = int(threadIdx.x) % kWarpSize, warp = int(threadIdx.x) / kWarpSize;
+    return row() + warp / 4 * T::kRowBlocks * 64 + warp % 4 * 16 + lane / 4;
+  }
   __device__ __forceinline__ int column() const { return n_ * T::kBlockN; }
   __device__ __forceinline__ int first_step() const { return int(i64(part_) * steps_ / T::kParts); }
   __device__ __forceinline__ int end_step() const {
@@ -160,8 +165,7 @@ template <class T>
 __device__ __forceinline__ void weight_grad_finish_slice(const WeightGradParams& p,
                                                          const WeightGradUnits<T>& tile,
                                                          const WeightGradPartSums<T>& sums) {
-  const int lane = int(threadIdx.x) % kWarpSize, warp = int(threadIdx.x) / kWarpSize;
-  const int row0 = tile.row() + warp / 4 * T::kRowBlocks * 64 + warp % 4 * 16 + lane / 4;
+  const int lane = int(threadIdx.x) % kWarpSize, row0 = tile.thread_row();
   const int first = T::kSplit.first_chunk(tile.part());
   const int end = T::kSplit.first_chunk(tile.part() + 1);
   const int column0 = tile.column() + 8 * first + lane % 4 * 2;
@@ -194,8 +198,7 @@ template <class T>
 __device__ __forceinline__ void weight_grad_store_rows(const WeightGradParams& p,
                                                        const WeightGradUnits<T>& tile,
                                                        const float (&rows)[T::kRowBlocks][4]) {
-  const int lane = int(threadIdx.x) % kWarpSize, warp = int(threadIdx.x) / kWarpSize;
-  const int row0 = tile.row() + warp / 4 * T::kRowBlocks * 64 + warp % 4 * 16 + lane / 4;
+  const int lane = int(threadIdx.x) % kWarpSize, row0 = tile.thread_row();
   if (lane % 4 != 0) return;
 #pragma unroll
   for (int i = 0; i < 2 * T::kRowBlocks; ++i) {
