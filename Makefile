@@ -168,6 +168,12 @@ train-models-page:    ## write docs/training.md, and README's table, from train_
 	@mv build/training.md docs/training.md
 	@$(PYTHON) benchmarks/models/readme.py benchmarks/results/h200
 
+.PHONY: bench-tuner
+bench-tuner: $(BUILD)/build.ninja  ## tune ten problems from nothing again and again: how often the same winner, how good, in which time (GPU); ARGS="--seeds 20"
+	cmake --build $(BUILD) --target vitune vitune_bench_variants
+	@cmake/with_nvrtc.sh --for-gpu $(VITUNE) $(PYTHON) benchmarks/tuner/run.py $(VITUNE) $(BUILD)/benchmarks/vitune_bench_variants \
+	  --json build/tuner.json $(ARGS)
+
 peers-test: $(BUILD)/build.ninja  ## test the peers' program without a GPU; PYTHON=... one with torch tests more
 	cmake --build $(BUILD) --target vitune_shared
 	@VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0 \

@@ -209,6 +209,26 @@ TEST_F(GpuBenchWorker, ARaceTimesEveryContestantInEveryRound) {
   EXPECT_NEAR(median(result.race->cold_us[0]) / median(result.race->cold_us[1]), 1, 0.1);
 }
 
+TEST_F(GpuBenchWorker, ARaceAtAnotherPlaceHasTensorsOfItsOwn) {
+  const AttentionProblem p = problem(kPlain);
+  RaceJob job;
+  job.problem = p.text();
+  job.contestants = {bug(0, p)};
+  job.rounds = 2;
+  for (const int place : {2, 0, 1}) {
+    job.place = place;
+    client_->submit(job, kDeadline);
+    const BenchResult result = await_result();
+    ASSERT_TRUE(result.race.has_value());
+    ASSERT_EQ(result.race->status, TrialStatus::kOk) << result.race->reason;
+    EXPECT_EQ(result.race->cold_us[0].size(), 2u);
+  }
+  // The worker goes on with another problem, without what lay there.
+  EXPECT_EQ(
+      run(problem("bf16 b=1 h=2 n=65 d=64"), bug(0, problem("bf16 b=1 h=2 n=65 d=64"))).status,
+      TrialStatus::kOk);
+}
+
 TEST_F(GpuBenchWorker, TheDefaultKernelOfEachFeatureIsRight) {
   const bool emulated = device_.name == "emulated device";  // which would need a minute for eight
   const char* const vit = emulated ? "bf16 b=1 h=12 n=197 d=64" : "bf16 b=8 h=12 n=197 d=64";

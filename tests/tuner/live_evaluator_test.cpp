@@ -246,7 +246,7 @@ TEST_F(Live, ARaceWhoseWorkerFailedItOnceIsHeldAgain) {
     if (!hangs) options.bench.stall_limit = 10 * test::kBrief;
     open(options);
     begin(problem());
-    const RaceResult result = evaluator->race({preset()}, 2);
+    const RaceResult result = evaluator->race({preset()}, 2, 0);
     EXPECT_EQ(result.status, TrialStatus::kOk) << result.reason;
   }
 }
@@ -273,7 +273,7 @@ TEST_F(Live, RacesGiveEveryContestantATimingAndSamples) {
       contestants.push_back(trial.config);
   }
   ASSERT_EQ(contestants.size(), 4u);
-  const RaceResult result = evaluator->race(contestants, 20);
+  const RaceResult result = evaluator->race(contestants, 20, 0);
   ASSERT_EQ(result.status, TrialStatus::kOk) << result.reason;
   ASSERT_EQ(result.measurements.size(), 4u);
   EXPECT_EQ(result.cold_us[3].size(), 20u);
@@ -294,7 +294,7 @@ TEST_F(Live, ARaceOfLongCallsHasTheTimeThatTheyNeed) {
   const Config config = preset();
   evaluator->submit(0, {config, {}, true, true});
   EXPECT_EQ(collect(1).at(0).status, TrialStatus::kOk);
-  const RaceResult result = evaluator->race({config}, 2);
+  const RaceResult result = evaluator->race({config}, 2, 0);
   EXPECT_EQ(result.status, TrialStatus::kOk) << result.reason;
 }
 
@@ -339,7 +339,7 @@ TEST_F(Live, StoppingEndsARaceAtOnce) {
   open(options_for({}));
   begin(problem());
   stop = true;
-  const Error error = error_of([&] { evaluator->race({preset()}, 10); });
+  const Error error = error_of([&] { evaluator->race({preset()}, 10, 0); });
   EXPECT_EQ(error.code(), ErrorCode::kInterrupted);
 }
 

@@ -97,12 +97,14 @@ TEST(Protocol, ARaceJobComesBackAsItWas) {
   job.problem = "attention fp16 b=1 h=1 nq=1 nk=1 d=8 layout=bnhd";
   job.contestants = {some_kernel(10), some_kernel(0)};
   job.rounds = 45;
+  job.place = 3;
   const RaceJob back = decode_race_job(encode(job));
   EXPECT_EQ(back.problem, job.problem);
   ASSERT_EQ(back.contestants.size(), 2u);
   EXPECT_EQ(back.contestants[0].cubin, job.contestants[0].cubin);
   EXPECT_TRUE(back.contestants[1].cubin.empty());
   EXPECT_EQ(back.rounds, 45);
+  EXPECT_EQ(back.place, 3);
 }
 
 TEST(Protocol, ARaceReplyComesBackAsItWas) {

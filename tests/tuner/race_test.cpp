@@ -58,6 +58,16 @@ TEST(Race, EqualsAreDecidedByPreviousWinnerThenDefaultThenText) {
   EXPECT_EQ(decide_race({entry(4), entry(3), entry(2), entry(1)}, result, cold).winner, 3u);
 }
 
+TEST(Race, OfOtherEqualsThatOfFewerRegistersWins) {
+  const auto result = noisy({10.00, 10.001}, 0.01, 60, 2);
+  std::vector<RaceEntry> entries = {entry(2), entry(1)};
+  entries[0].registers = 128;
+  entries[1].registers = 168;
+  EXPECT_EQ(decide_race(entries, result, Objective::kCold).winner, 0u);
+  entries[1].is_default = true;
+  EXPECT_EQ(decide_race(entries, result, Objective::kCold).winner, 1u);
+}
+
 TEST(Race, ASignificantLeadOfHalfAPercentBeatsThePreviousWinner) {
   const auto result = noisy({10.0, 10.05}, 0.002, 60, 3);
   const auto decision = decide_race({entry(2), entry(1, true, true)}, result, Objective::kCold);

@@ -67,8 +67,9 @@ class Evaluator {
   // The next trial that ended, or nothing within `timeout`. Throws Error(kNoDevice) once no device
   // is left.
   virtual std::optional<std::pair<std::size_t, Trial>> wait(std::chrono::milliseconds timeout) = 0;
-  // Times `configs`, all verified before, next to each other. Nothing may be under way.
-  virtual RaceResult race(const std::vector<Config>& configs, int rounds) = 0;
+  // Times `configs`, all verified before, next to each other, with the tensors at the place of that
+  // number from 0: where they lie can be worth more than a config. Nothing may be under way.
+  virtual RaceResult race(const std::vector<Config>& configs, int rounds, int place) = 0;
   // The compiled kernel of a config of the current problem; nothing if there is no compiler, or if
   // it refuses the kernel. Throws Error(kFailure) where only the machine kept it from an answer.
   virtual std::optional<Binary> binary(const Config& config) = 0;

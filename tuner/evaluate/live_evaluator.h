@@ -53,7 +53,7 @@ class LiveEvaluator : public Evaluator {
   std::size_t capacity() const override;
   void submit(std::size_t id, const Candidate& candidate) override;
   std::optional<std::pair<std::size_t, Trial>> wait(std::chrono::milliseconds timeout) override;
-  RaceResult race(const std::vector<Config>& configs, int rounds) override;
+  RaceResult race(const std::vector<Config>& configs, int rounds, int place) override;
   std::optional<Binary> binary(const Config& config) override;
 
   // Process ids of all workers alive now.

@@ -103,10 +103,11 @@ std::vector<Config> LiveEvaluator::proposals(const Problem& problem) {
   return {};
 }
 
-RaceResult LiveEvaluator::race(const std::vector<Config>& configs, int rounds) {
+RaceResult LiveEvaluator::race(const std::vector<Config>& configs, int rounds, int place) {
   RaceJob job;
   job.problem = problem_text_;
   job.rounds = rounds;
+  job.place = place;
   for (const Config& config : configs) job.contestants.push_back(kernel_ref(config));
   const auto deadline = race_deadline(rounds, configs.size());
   const BenchResult ended = alone([&](BenchClient& client) { client.submit(job, deadline); });

@@ -120,7 +120,7 @@ std::optional<std::pair<std::size_t, Trial>> ReplayEvaluator::wait(std::chrono::
   return next;
 }
 
-RaceResult ReplayEvaluator::race(const std::vector<Config>& configs, int) {
+RaceResult ReplayEvaluator::race(const std::vector<Config>& configs, int, int) {
   RaceResult result;
   for (const Config& config : configs) result.measurements.push_back(trial(config).measurement);
   return result;

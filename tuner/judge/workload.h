@@ -57,6 +57,7 @@ class Workload {
   Workload(const GpuTools& tools, const ProblemPtr& problem);
 
   const Problem& problem() const { return *problem_; }
+  const ProblemPtr& shared_problem() const { return problem_; }
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   // Address of each tensor; 0 for those that are not given.
   std::vector<std::uintptr_t> addresses() const;

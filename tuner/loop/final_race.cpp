@@ -8,8 +8,12 @@
 namespace vitune {
 namespace {
 
-constexpr int kRounds = 30;
-constexpr int kMostHeats = 4;   // of kRounds each, while it is undecided
+// Where tensors lie in memory decides more than some configs do, so that each heat has a place of
+// its own for them, as long as there are.
+constexpr int kRounds = 10;  // of a heat
+constexpr int kLeastHeats = 3;
+constexpr int kMostHeats = 12;  // while it is undecided
+constexpr int kPlaces = 6;
 constexpr int kSoloRounds = 5;  // to find out which contestant breaks a race
 
 std::vector<Config> configs_of(const std::vector<RaceEntry>& entries) {
@@ -35,7 +39,7 @@ std::vector<RaceEntry> survivors(Evaluator& evaluator, TrialBook& book, const Se
                                  const std::vector<RaceEntry>& entries) {
   std::vector<RaceEntry> kept;
   for (const RaceEntry& entry : entries) {
-    const RaceResult solo = evaluator.race({entry.config}, kSoloRounds);
+    const RaceResult solo = evaluator.race({entry.config}, kSoloRounds, 0);
     if (solo.status == TrialStatus::kOk || solo.status == TrialStatus::kOutOfMemory) {
       kept.push_back(entry);
       continue;
@@ -54,13 +58,13 @@ std::vector<RaceEntry> survivors(Evaluator& evaluator, TrialBook& book, const Se
 FinalRace hold_race(Evaluator& evaluator, TrialBook& book, const SearchSpace& space,
                     std::vector<RaceEntry> entries, Objective objective, const LogSink& log_sink) {
   FinalRace race;
-  RaceResult result = evaluator.race(configs_of(entries), kRounds);
+  RaceResult result = evaluator.race(configs_of(entries), kRounds, 0);
   if (result.status != TrialStatus::kOk) {
     log(log_sink, LogLevel::kWarning,
         formatted("the final race failed ({}); running its contestants one by one", result.reason));
     entries = survivors(evaluator, book, space, entries);
     if (entries.empty()) return race;
-    result = evaluator.race(configs_of(entries), kRounds);
+    result = evaluator.race(configs_of(entries), kRounds, 0);
   }
   if (result.status != TrialStatus::kOk) {
     log(log_sink, LogLevel::kWarning,
@@ -68,9 +72,10 @@ FinalRace hold_race(Evaluator& evaluator, TrialBook& book, const SearchSpace& sp
     result = from_trials(book, space, entries);
   }
   race.decision = decide_race(entries, result, objective);
-  for (int heat = 1; heat < kMostHeats && !race.decision.resolved; ++heat) {
+  for (int heat = 1; heat < kMostHeats; ++heat) {
+    if (heat >= kLeastHeats && race.decision.resolved) break;
     if (result.cold_us.empty()) break;  // nothing more to learn from figures
-    const RaceResult more = evaluator.race(configs_of(entries), kRounds);
+    const RaceResult more = evaluator.race(configs_of(entries), kRounds, heat % kPlaces);
     if (more.status != TrialStatus::kOk) break;
     add_rounds(result, more);
     race.decision = decide_race(entries, result, objective);

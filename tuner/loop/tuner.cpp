@@ -83,6 +83,8 @@ class ProblemRun {
   void keep_without_library(const Config& winner);
   void promote(Winner winner);
   void give_up(const std::string& why);
+  // Says how long the part took that ends.
+  void end_part(const char* part);
   void update_progress(bool force = false) {
     session_.reporter.update(book_, session_.options.objective, force);
   }
@@ -103,6 +105,7 @@ class ProblemRun {
   bool exhausted_ = false;             // nothing is left to propose
   TuneOutcome outcome_;
   Clock::time_point begin_ = Clock::now();
+  double told_ = 0;  // seconds until the end of the part before
 };
 
 TuneOutcome ProblemRun::run(const std::vector<Config>& similar) {
@@ -121,12 +124,16 @@ TuneOutcome ProblemRun::run(const std::vector<Config>& similar) {
     if (stored) previous_ = stored->config;
     gather_seeds(similar);
     try {
+      end_part("space");
       search();
+      end_part("search");
       if (outcome_.message.empty()) try_remaining();
       if (outcome_.message.empty()) refine();
+      end_part("refine");
       if (outcome_.message.empty()) {
         if (auto winner = decide()) promote(std::move(*winner));
       }
+      end_part("race");
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kInterrupted) runner_.withdraw();
       throw;
@@ -138,6 +145,14 @@ TuneOutcome ProblemRun::run(const std::vector<Config>& similar) {
   outcome_.failed = book_.failed();
   outcome_.seconds = seconds_since(begin_);
   return outcome_;
+}
+
+void ProblemRun::end_part(const char* part) {
+  const double now = seconds_since(begin_);
+  log(session_.log_sink, LogLevel::kDebug,
+      formatted("{}: {} took {:.2f} s, {} candidates tried", problem_.name, part, now - told_,
+                book_.tried()));
+  told_ = now;
 }
 
 void stop_here() {
@@ -291,7 +306,8 @@ std::vector<RaceEntry> ProblemRun::contestants() const {
   std::vector<RaceEntry> entries;
   for (const std::size_t index : book_.ranking(session_.options.objective)) {
     const Config& config = space_.configs[index];
-    const RaceEntry entry{config, config == default_, config == previous_};
+    const RaceEntry entry{config, config == default_, config == previous_,
+                          book_.find(index)->compile.registers};
     if (crowded_out_.contains(index)) continue;
     if (entries.size() < kFinalists || entry.is_default || entry.is_previous)
       entries.push_back(entry);

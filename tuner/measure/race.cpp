@@ -45,6 +45,7 @@ bool faster_otherwise(const RaceResult& result, Objective objective, std::size_t
 bool preferred(const RaceEntry& a, const RaceEntry& b) {
   if (a.is_previous != b.is_previous) return a.is_previous;
   if (a.is_default != b.is_default) return a.is_default;
+  if (a.registers != b.registers) return a.registers < b.registers;
   return a.config.text() < b.config.text();
 }
 

@@ -3,7 +3,8 @@
 // Near ties decide most winners, and a coin flip between equals would make each tune store another
 // kernel. So a lead counts only if its interval lies above what is negligible; among equals the
 // order is: whoever is clearly faster by the other objective (warm calls where cold ones decide,
-// and the other way round), the previous winner, the default, the smaller canonical text.
+// and the other way round), the previous winner, the default, fewer registers, the smaller
+// canonical text.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,6 +28,7 @@ struct RaceEntry {
   Config config;
   bool is_default = false;
   bool is_previous = false;  // the winner stored before this run
+  int registers = 0;         // of a thread of its kernel
 };
 
 // Measurements of a race; entries in the order of the contestants.

@@ -20,8 +20,10 @@ namespace {
 constexpr std::size_t kElite = 8;           // the best configs whose neighbours are explored
 constexpr double kNearness = 1.5;           // a neighbour is preferred to a config this much better
 constexpr double kNegligibleGain = 0.0001;  // of log cost
-constexpr std::size_t kPatience = 64;  // proposals without hope before it calls itself converged
-constexpr std::size_t kLeastTrials = 192;  // at the least
+// Converged: proposals without hope, after so many trials. Searches of 16 recorded spaces end after
+// half the trials of the double of both, within 0.05 % of what these find, 0.6 % at worst.
+constexpr std::size_t kPatience = 32;
+constexpr std::size_t kLeastTrials = 64;
 
 class LocalSearch : public SearchStrategy {
  public:

@@ -64,9 +64,13 @@ class BenchWorker {
   void run_race(const RaceJob& job, std::uint64_t id, RaceReply& reply);
   void propose(const ProposeJob& job, std::uint64_t id, ProposeReply& reply);
   Verifier& verifier_for(const std::string& problem);
+  // The tensors of the verifier's problem at a place of a race; where memory does not suffice for
+  // another one, at one that is there.
+  Workload& workload_at(int place);
   // The kernels of `ref`; none where its config only calls a library.
   std::shared_ptr<const CudaModule> kernels_of(const Problem& problem, const KernelRef& ref);
   GpuTools tools() { return {context_, stream_, *support_, device_, &libraries_}; }
+  void forget_problem();
   // Runs `work` and notes in `reply` how it failed, if it does.
   template <class Reply, class Work>
   void guarded(Reply& reply, Work&& work);
@@ -81,6 +85,7 @@ class BenchWorker {
   KernelStore kernels_;
   Libraries libraries_{read_environment()};
   std::unique_ptr<Verifier> verifier_;
+  std::vector<std::unique_ptr<Workload>> further_places_;  // of its problem's tensors
   std::string problem_text_;
   std::filesystem::path lock_path_;
   std::uint64_t job_ = 0;  // the id of the one that runs
@@ -107,14 +112,14 @@ void BenchWorker::guarded(Reply& reply, Work&& work) {
     reply.reason = "the bench worker ran out of host memory";
   }
   reply.reason.resize(std::min(reply.reason.size(), kMaxReason));
-  if (!reply.context_lost && reply.status == TrialStatus::kOutOfMemory) verifier_.reset();
+  if (!reply.context_lost && reply.status == TrialStatus::kOutOfMemory) forget_problem();
 }
 
 void BenchWorker::set_up(const SetupJob& job) {
   auto support = std::make_unique<SupportKernels>(*driver_, job.cubin, device_,
                                                   std::span<const Operator* const>());
   support->probe(*driver_, stream_);
-  verifier_.reset();
+  forget_problem();
   timer_.reset();
   support_ = std::move(support);
   timer_ = std::make_unique<GpuTimer>(context_, stream_, *support_, device_);
@@ -126,12 +131,34 @@ Verifier& BenchWorker::verifier_for(const std::string& problem) {
     throw Error(ErrorCode::kFailure, "a job came before the support kernels");
   }
   if (verifier_ && problem == problem_text_) return *verifier_;
-  verifier_.reset();  // its memory may be needed
+  forget_problem();  // its memory may be needed
   problem_text_ = problem;
   verifier_ = std::make_unique<Verifier>(tools(), parse_problem(problem), [this](bool begins) {
     phase(job_, begins ? kReferencePhase : "verify");
   });
   return *verifier_;
+}
+
+void BenchWorker::forget_problem() {
+  further_places_.clear();
+  verifier_.reset();
+}
+
+Workload& BenchWorker::workload_at(int place) {
+  while (place > static_cast<int>(further_places_.size())) {
+    // What lies at the other places stays, so that the driver gives other memory.
+    try {
+      further_places_.push_back(
+          std::make_unique<Workload>(tools(), verifier_->timing_workload().shared_problem()));
+    } catch (const CudaError& error) {
+      if (classify(error).status != TrialStatus::kOutOfMemory) throw;
+      place %= static_cast<int>(further_places_.size()) + 1;
+    }
+  }
+  if (place == 0) return verifier_->timing_workload();
+  Workload& workload = *further_places_[static_cast<std::size_t>(place - 1)];
+  workload.fill_inputs(kNormalDraw);
+  return workload;
 }
 
 std::shared_ptr<const CudaModule> BenchWorker::kernels_of(const Problem& problem,
@@ -174,9 +201,9 @@ void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& r
 
 void BenchWorker::run_race(const RaceJob& job, std::uint64_t id, RaceReply& reply) {
   phase(id, "load");
-  Verifier& verifier = verifier_for(job.problem);
+  verifier_for(job.problem);
   std::vector<Launch> launches;
-  Workload& workload = verifier.timing_workload();
+  Workload& workload = workload_at(job.place);
   for (const KernelRef& ref : job.contestants) {
     const BoundPlan launch =
         workload.bind(prepare_plan(*kernels_of(workload.problem(), ref), workload.problem(),

@@ -21,6 +21,7 @@ constexpr std::size_t kMaxText = 1 << 16;
 constexpr std::size_t kMaxContestants = 256;
 constexpr std::size_t kMaxProposals = 64;
 constexpr std::int64_t kMaxRounds = 100000;
+constexpr std::int64_t kMostPlaces = 64;
 constexpr std::int64_t kInt = std::numeric_limits<int>::max();
 constexpr std::int64_t kInt64 = std::numeric_limits<std::int64_t>::max();
 
@@ -271,8 +272,10 @@ TrialReply decode_trial_reply(std::string_view bytes) {
 std::string encode(const RaceJob& m) {
   json contestants = json::array();
   for (const KernelRef& kernel : m.contestants) contestants.push_back(pack_kernel(kernel));
-  return pack(
-      {{"problem", m.problem}, {"contestants", std::move(contestants)}, {"rounds", m.rounds}});
+  return pack({{"problem", m.problem},
+               {"contestants", std::move(contestants)},
+               {"rounds", m.rounds},
+               {"place", m.place}});
 }
 
 RaceJob decode_race_job(std::string_view bytes) {
@@ -283,6 +286,7 @@ RaceJob decode_race_job(std::string_view bytes) {
     m.contestants.push_back(unpack_kernel(Fields(kernel)));
   }
   m.rounds = f.small("rounds", 1, kMaxRounds);
+  m.place = f.small("place", 0, kMostPlaces - 1);
   return m;
 }
 

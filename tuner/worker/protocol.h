@@ -29,7 +29,7 @@ enum class MessageType : std::uint32_t {
   kProposals = 9,  // worker -> parent: ProposeReply
 };
 
-inline constexpr int kProtocolVersion = 6;
+inline constexpr int kProtocolVersion = 7;
 
 // The phase in which a worker makes the judge's right answers, once per problem and worker. No
 // candidate runs meanwhile and none is to blame for how long it takes. The next phase ends it.
@@ -94,6 +94,8 @@ struct RaceJob {
   std::string problem;
   std::vector<KernelRef> contestants;
   int rounds = 30;
+  // Of the tensors, from 0: each number is memory of its own, as long as there is enough.
+  int place = 0;
 };
 
 struct RaceReply {
