@@ -96,17 +96,23 @@ class LinearWeightGrad final : public OperatorOf<LinearWeightGradProblem> {
   }
 };
 
-// wgmma first, where it serves; the parts that a cluster adds no GPU has timed yet.
+// wgmma first, where it serves, of both families the configs that rank first.
 std::vector<Config> LinearWeightGrad::defaults(const Problem& problem, const DeviceInfo& device,
                                                const ParameterSpace& space) const {
+  constexpr std::size_t kMost = 4;  // on wgmma
   std::vector<Config> configs;
-  for (const GemmFamily* family :
-       {&weight_grad_sm90(), &weight_grad_sm90_split_m(), &weight_grad_sm80()}) {
-    if (family->refusal(problem, device)) continue;
-    for (Config& config : family->defaults(problem, device, space)) {
+  const auto add = [&](const GemmFamily& family) {
+    if (family.refusal(problem, device)) return;
+    for (Config& config : family.defaults(problem, device, space)) {
       configs.push_back(std::move(config));
     }
-  }
+  };
+  add(weight_grad_sm90());
+  add(weight_grad_sm90_split_m());
+  configs = cheapest(configs, kMost, [&](const Config& config) {
+    return gemm_family(weight_grad_families(), config).rank(problem, config, device);
+  });
+  add(weight_grad_sm80());
   return configs;
 }
 

@@ -7,6 +7,7 @@
 #include "core/format.h"
 #include "generator/gemm/rules.h"
 #include "generator/linear_weight_grad/sm90.h"
+#include "generator/linear_weight_grad/sm90_clocks.h"
 
 namespace vitune {
 namespace {
@@ -59,13 +60,12 @@ bool suits_splits(const LinearWeightGradProblem& p, const Shape& shape, std::int
 
 // Forms worth weighing, each with as many stages as fit.
 struct Form {
-  std::int64_t m, n, groups, pair;
+  std::int64_t m, n, groups;
 };
-constexpr Form kForms[] = {
-    {192, 192, 3, 1}, {192, 192, 3, 2}, {128, 256, 2, 2}, {256, 128, 2, 1},
-    {128, 192, 2, 2}, {256, 64, 2, 1},  {128, 128, 2, 1}, {128, 128, 2, 2},
-    {128, 64, 2, 1},  {64, 128, 1, 2},  {64, 256, 1, 0},  {64, 64, 1, 0},
-};
+constexpr Form kForms[] = {{192, 192, 3}, {192, 128, 3}, {192, 64, 3}, {128, 256, 2},
+                           {256, 128, 2}, {128, 192, 2}, {256, 64, 2}, {128, 128, 2},
+                           {128, 64, 2},  {64, 256, 1},  {64, 192, 1}, {64, 128, 1},
+                           {64, 64, 1}};
 
 }  // namespace
 
@@ -99,23 +99,23 @@ std::vector<Constraint> WeightGradSm90::rules(const Problem& problem,
   return rules;
 }
 
-// Clocks, roughly: rounds of the device, each as long as a part's products or its operands take and
-// its sums' way out, then the second kernel.
+// Rounds of the device, each as long as a part's steps and its sums' way out take, then the second
+// kernel. An operand that two CTAs share costs what they save: each waits for the other.
 std::optional<double> WeightGradSm90::rank(const Problem& problem, const Config& c,
                                            const DeviceInfo& device) const {
-  constexpr double kL2Bytes = 35, kStart = 2500;
+  using Clocks = WeightGradClocks;
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
   const Shape shape(p, c);
   const double sms = static_cast<double>(sms_of(device, kUsualSms));
   const double m = shape.block_m, n = shape.block_n;
-  const double dy = shape.pair == 1 ? m / 2 : m, x = shape.pair == 2 ? n / 2 : n;
-  const double steps = std::ceil(static_cast<double>(shape.steps()) / shape.splits);
-  const double step = std::max(m * n / 32, (dy + x) * 128 / kL2Bytes);
-  const double ctas = static_cast<double>(shape.units() * shape.cluster());
-  double cost = kStart + std::ceil(ctas / sms) * (steps * step + 4 * m * n / kL2Bytes);
-  if (shape.sums().needs_finish(p)) {
-    const double sums = static_cast<double>(p.n * p.k * (shape.splits + 1));
-    cost += kStart + 4 * sums / sms / kL2Bytes;
+  const double row_sums = p.bias ? m / std::ceil(static_cast<double>(p.k) / n) : 0;
+  const std::int64_t steps = ceil_div(shape.steps(), std::int64_t{shape.splits});
+  double cost =
+      Clocks::kStart + Clocks::rounds(shape.units() * shape.cluster(), sms) *
+                           (Clocks::steps(shape, steps, row_sums) + 4 * m * n / Clocks::kBytes);
+  if (shape.sums().needs_finish(p)) cost += Clocks::kFinish;
+  if (shape.splits > 1) {
+    cost += 4 * static_cast<double>(p.n * p.k * (shape.splits + 1)) / sms / Clocks::kSumBytes;
   }
   return cost;
 }
@@ -130,15 +130,11 @@ std::vector<Config> WeightGradSm90::defaults(const Problem& problem, const Devic
   for (const Form& form : kForms) {
     std::vector<Config> fitting;
     for (const std::int64_t parts : splits) {
-      for (const std::int64_t pair : {form.pair, std::int64_t{0}}) {
-        Config config =
-            whole(config_of(tunables_of_sm90(), {form.m, form.n, 0, parts, form.groups, pair}));
-        const int fit = Shape(p, config).most_stages(static_cast<int>(device.shared_per_block));
-        config.set("kStages", std::min(fit, Shape::kMostStages));
-        if (space.explain(config)) continue;
-        fitting.push_back(std::move(config));
-        break;
-      }
+      Config config =
+          whole(config_of(tunables_of_sm90(), {form.m, form.n, 0, parts, form.groups, 0}));
+      const int fit = Shape(p, config).most_stages(static_cast<int>(device.shared_per_block));
+      config.set("kStages", std::min(fit, Shape::kMostStages));
+      if (!space.explain(config)) fitting.push_back(std::move(config));
     }
     for (Config& config : cheapest(fitting, 1, cost)) best.push_back(std::move(config));
   }

@@ -9,6 +9,7 @@
 #include "core/format.h"
 #include "generator/gemm/rules.h"
 #include "generator/linear_weight_grad/sm90.h"
+#include "generator/linear_weight_grad/sm90_clocks.h"
 #include "templates/linear_weight_grad/geometry_split_m.cuh"
 #include "templates/linear_weight_grad/sm90_params.cuh"
 
@@ -78,6 +79,12 @@ std::int64_t useful_stages(const LinearWeightGradProblem& p, const Shape& shape,
   const std::int64_t fit = shape.most_stages(static_cast<int>(shared));
   const std::int64_t steps = std::max<std::int64_t>(steps_of_part(p, shape), 2);
   return std::min({fit, std::int64_t{Shape::kMostStages}, steps});
+}
+
+// The share of SMs that clusters of so many CTAs fill, which lie in one GPC each: measured.
+double filled_by_clusters(int ctas) {
+  if (ctas == 2) return 1;
+  return ctas == 4 ? 0.9 : 0.8;
 }
 
 class WeightGradSplitMFamily final : public WeightGradWgmmaFamily {
@@ -164,37 +171,39 @@ std::vector<Constraint> WeightGradSplitMFamily::rules(const Problem& problem,
   return rules;
 }
 
-// Clocks, roughly, as sm90 counts them: products or operands of a part, then the way of its sums to
-// the CTAs that finish them; where dy's rows are summed, by the first tile of a row of tiles.
+// As sm90 counts them: a part's steps, then the way of its sums to the CTAs that finish them; where
+// dy's rows are summed, by the first tile of a row of tiles.
 std::optional<double> WeightGradSplitMFamily::rank(const Problem& problem, const Config& c,
                                                    const DeviceInfo& device) const {
-  constexpr double kL2Bytes = 35, kStart = 2500, kMeet = 1000;
+  using Clocks = WeightGradClocks;
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
   const Shape shape = shape_of(p, c);
   const double sms = static_cast<double>(sms_of(device, kUsualSms));
   const double m = shape.block_m, n = shape.block_n;
   const double across = shape.shares_row_sums ? std::ceil(static_cast<double>(p.k) / n) : 1;
-  const double products = m * n / 32 + (p.bias ? m / across : 0);
-  const double step = std::max(products, (m + n) * 128 / kL2Bytes);
-  const double ctas = static_cast<double>(units_of(shape, p.n, p.k) * shape.row_parts);
-  const double start = shape.shares_row_sums ? 2 * kStart : kStart;
-  return start + std::ceil(ctas / sms) * (static_cast<double>(steps_of_part(p, shape)) * step +
-                                          kMeet + 4 * m * n / kL2Bytes);
+  const double row_sums = p.bias ? m / across : 0;
+  const double start = Clocks::kStart + (shape.shares_row_sums ? Clocks::kFinish : 0);
+  const double at_once = sms * filled_by_clusters(shape.row_parts) / shape.row_parts;
+  return start + Clocks::rounds(units_of(shape, p.n, p.k), at_once) *
+                     (Clocks::steps(shape, steps_of_part(p, shape), row_sums) +
+                      4 * m * n / Clocks::kMeetBytes);
 }
 
 std::vector<Config> WeightGradSplitMFamily::defaults(const Problem& problem,
                                                      const DeviceInfo& device,
                                                      const ParameterSpace& space) const {
   constexpr std::size_t kMost = 2;
+  constexpr std::int64_t kParts[] = {2, 4};  // clusters that fill the device
   struct Form {
     std::int64_t m, n, groups;
   };
-  constexpr Form kForms[] = {{192, 192, 3}, {128, 256, 2}, {128, 192, 2}, {128, 128, 2},
-                             {128, 64, 2},  {64, 128, 1},  {64, 64, 1}};
+  constexpr Form kForms[] = {{192, 192, 3}, {192, 64, 3}, {128, 256, 2}, {128, 192, 2},
+                             {128, 128, 2}, {128, 64, 2}, {64, 256, 1},  {64, 192, 1},
+                             {64, 128, 1},  {64, 64, 1}};
   const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
   std::vector<Config> fitting;
   for (const Form& form : kForms) {
-    for (const std::int64_t parts : tunables_of_split_m()[3].parameter.values) {
+    for (const std::int64_t parts : kParts) {
       for (const std::int64_t shares : {0, 1}) {
         Config own =
             config_of(tunables_of_split_m(), {form.m, form.n, 0, parts, form.groups, shares});

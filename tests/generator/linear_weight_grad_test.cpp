@@ -170,13 +170,26 @@ TEST(LinearWeightGradSpaceTest, DefaultsFillTheDevice) {
         "linear_weight_grad bf16 bias out=fp32 " + std::string(sizes));
     const ProblemPtr problem = p;
     const Config config = default_config(*problem, device);
-    ASSERT_EQ(problem->op().family(config), "sm90");
-    const WeightGradSm90Shape shape(p, config);
-    const std::int64_t ctas = shape.units() * shape.cluster();
+    ASSERT_EQ(config.at("kPair"), 0);
+    const std::int64_t ctas = ceil_div(p.n, config.at("kBlockM")) *
+                              ceil_div(p.k, config.at("kBlockN")) * config.at("kSplits");
     const std::int64_t rounds = (ctas + device.sm_count - 1) / device.sm_count;
     EXPECT_GE(static_cast<double>(ctas), 0.75 * static_cast<double>(rounds * device.sm_count))
         << sizes << ' ' << config.text();
   }
+}
+
+// A second kernel that adds parts takes longer than few rows do.
+TEST(LinearWeightGradSpaceTest, PartsOfFewRowsAreAddedByClusters) {
+  const DeviceInfo device = testing_support::h200_device();
+  const auto family = [&](const std::string& words) {
+    const ProblemPtr problem = parse_problem("linear_weight_grad bf16 " + words + " out=fp32");
+    return problem->op().family(default_config(*problem, device));
+  };
+  EXPECT_EQ(family("m=1576 n=384 k=384 bias"), "sm90_split_m");
+  EXPECT_EQ(family("m=4608 n=1152 k=384 bias"), "sm90_split_m");
+  EXPECT_EQ(family("m=200704 n=288 k=96 bias"), "sm90");
+  EXPECT_EQ(family("m=21984 n=3072 k=1024 bias"), "sm90");
 }
 
 TEST(LinearWeightGradFamilyTest, Sm90ServesWhatTensorMapsDescribe) {
