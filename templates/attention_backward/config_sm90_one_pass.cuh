@@ -43,6 +43,7 @@ struct OnePass : C {
   static constexpr int kWholeSteps = kG.whole_steps(), kTail = kG.tail(), kSteps = kG.steps();
   static constexpr int kTailWidth = ceil_div(kTail, 16) * 16;
   static constexpr int kBlocks = kG.blocks(), kLastKeys = kG.last_keys();
+  static constexpr bool kStaysInL2 = kG.stays_in_l2();
 
   static constexpr int kGradientsOffset = kG.gradients_offset(), kRingOffset = kG.ring_offset();
   static constexpr int kStagingOffset = kG.staging_offset(), kStatsOffset = kG.stats_offset();

@@ -31,6 +31,8 @@ struct AttentionBackwardOnePass {
   static constexpr int kOtherRegisters = 32, kOtherDqRegisters = 32;  // than sums and operands
   // Between blocks the sums of dQ of all CTAs should stay in L2: 50 MB for 132 of them.
   static constexpr int kMostSums = 96000;
+  // And Q and dO beside them, two bytes of each for four of a sum.
+  static constexpr int kMostInL2 = 42000;
 
   static constexpr int up(int a, int b) { return (a + b - 1) / b * b; }
   static constexpr int least(int a, int b) { return a < b ? a : b; }
@@ -96,6 +98,12 @@ struct AttentionBackwardOnePass {
   constexpr int scratch_sums() const { return blocks() > 1 ? steps() * step_sums() : 0; }
   // The numbers in there that are read again.
   constexpr int kept_sums() const { return blocks() > 1 ? stats_rows() * up(head_dim, 16) : 0; }
+  // True if L2 has room for all that a block reads again after the one before, so that it pays to
+  // say what is to stay and what is not: 5 % at 577 queries of 64. Where it has not, keeping it
+  // costs 2 %.
+  constexpr bool stays_in_l2() const {
+    return blocks() > 1 && stats_rows() * up(head_dim, 16) <= kMostInL2;
+  }
 
   struct Rule {
     const char* sentence;

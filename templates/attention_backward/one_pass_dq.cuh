@@ -13,6 +13,7 @@
 #include "attention_backward/store_sm90.cuh"
 #include "primitives/copy.cuh"
 #include "primitives/element.cuh"
+#include "primitives/evict_store.cuh"
 #include "primitives/hold.cuh"
 #include "primitives/load.cuh"
 #include "primitives/shared.cuh"
@@ -21,25 +22,32 @@
 
 namespace vitune {
 
-// Sums of dQ in scratch memory: `at` is this thread's first place, four numbers at a time.
-template <int kSums>
+// Sums of dQ in scratch memory: `at` is this thread's first place, four numbers at a time. kStay:
+// L2 is to keep them.
+template <bool kStay, int kSums>
 __device__ __forceinline__ void read_sums(float (&sums)[kSums], const float* at) {
 #pragma unroll
   for (int i = 0; i < kSums / 4; ++i) {
-    const uint4 four = load_past_l1(at + i * 4 * kGroupThreads);
+    const float* const from = at + i * 4 * kGroupThreads;
+    const uint4 four = kStay ? load_chunk_evict(from, evict_last()) : load_past_l1(from);
     sums[4 * i] = __uint_as_float(four.x);
     sums[4 * i + 1] = __uint_as_float(four.y);
     sums[4 * i + 2] = __uint_as_float(four.z);
     sums[4 * i + 3] = __uint_as_float(four.w);
   }
 }
-template <int kSums>
+template <bool kStay, int kSums>
 __device__ __forceinline__ void write_sums(const float (&sums)[kSums], float* at) {
 #pragma unroll
   for (int i = 0; i < kSums / 4; ++i) {
-    store_chunk<16>(at + i * 4 * kGroupThreads,
-                    {__float_as_uint(sums[4 * i]), __float_as_uint(sums[4 * i + 1]),
-                     __float_as_uint(sums[4 * i + 2]), __float_as_uint(sums[4 * i + 3])});
+    float* const to = at + i * 4 * kGroupThreads;
+    const uint4 four = {__float_as_uint(sums[4 * i]), __float_as_uint(sums[4 * i + 1]),
+                        __float_as_uint(sums[4 * i + 2]), __float_as_uint(sums[4 * i + 3])};
+    if constexpr (kStay) {
+      store_chunk_evict(to, four, evict_last());
+    } else {
+      store_chunk<16>(to, four);
+    }
   }
 }
 
@@ -87,8 +95,13 @@ struct OnePassQueryGradients {
       for (int i = 0; i < min_of(32, kWidth - query0) / 16; ++i) {
         const int row = 16 * i + lane / 2, chunk = lane % 2;
         if (query0 + row < rows && column + 8 * chunk < T::kHeadDim) {
-          store_chunk<16>(to + (query0 + row) * stride + column + 8 * chunk,
-                          load_shared_16(staging + place(row, chunk)));
+          u16* const at = to + (query0 + row) * stride + column + 8 * chunk;
+          const uint4 piece = load_shared_16(staging + place(row, chunk));
+          if constexpr (T::kStaysInL2) {
+            store_chunk_evict(at, piece, evict_first());
+          } else {
+            store_chunk<16>(at, piece);
+          }
         }
       }
     }
@@ -118,7 +131,8 @@ struct OnePassQueryGradients<T, kWidth, false> {
                                                long long stride, int rows, u32 staging,
                                                float scale) {
     const int row = 16 * (threadIdx.x / kWarpSize % 4);
-    store_gradients<T>(to + row * stride, stride, min(rows, kWidth) - row, staging, sums, scale);
+    store_gradients<T, T::kStaysInL2>(to + row * stride, stride, min(rows, kWidth) - row, staging,
+                                      sums, scale);
   }
 };
 
@@ -138,7 +152,7 @@ struct OnePassDq {
     float sums[Gradients::kSums] = {};
     float* const kept = p.delta + i64(blockIdx.x) * T::kScratchSums +
                         query0 / T::kStep * T::kStepSums + threadIdx.x % kGroupThreads * 4;
-    if (T::kBlocks > 1 && !is_first) read_sums(sums, kept);
+    if (T::kBlocks > 1 && !is_first) read_sums<T::kStaysInL2>(sums, kept);
     mbarrier_wait(shared.gradients_full(exchange.index), exchange.phase);
     // In the last block only keys that are there: behind them the tile may hold anything.
     constexpr int kSteps = T::kBlockKeys / 16, kLastSteps = ceil_div(T::kLastKeys, 16);
@@ -156,7 +170,7 @@ struct OnePassDq {
                            query0 * p.dq_view.row,
                        p.dq_view.row, T::kQueries - query0, shared.dq_staging(), p.call.scale);
     } else {
-      write_sums(sums, kept);
+      write_sums<T::kStaysInL2>(sums, kept);
     }
     exchange.advance();
   }

@@ -18,17 +18,30 @@
 #include "attention_backward/one_pass_shared.cuh"
 #include "attention_backward/rows_sm90.cuh"
 #include "attention_backward/store_sm90.cuh"
+#include "primitives/evict_store.cuh"
 #include "primitives/sync.cuh"
 
 namespace vitune {
 
-// All copies, by one thread.
+// Rows of a head into a tile. policy: of L2, where it has room for what comes again.
+template <class T, class Tile, int kRows>
+__device__ __forceinline__ void one_pass_load(u32 tile, const void* map, u32 full, int row,
+                                              int head, int batch, u64 policy) {
+  if constexpr (T::kStaysInL2) {
+    tma_load_rows<Tile, kRows, kRows>(tile, map, full, row, head, batch, policy);
+  } else {
+    tma_load_rows<Tile, kRows, kRows>(tile, map, full, row, head, batch);
+  }
+}
+
+// All copies, by one thread. Q and dO come again for each block of keys.
 template <class T>
 __device__ __forceinline__ void one_pass_produce(const AttentionBackwardParams& p,
                                                  const AttentionBackwardOnePassMaps& maps,
                                                  const OnePassShared<T>& shared, int heads) {
   using StepTile = typename T::StepTile;
   using RowTile = typename T::RowTile;
+  const u64 once = evict_first(), again = evict_last();
   PipelineState<T::kStages> at;
   PipelineState<T::kKeyStages> keys;
 #pragma unroll 1
@@ -40,23 +53,23 @@ __device__ __forceinline__ void one_pass_produce(const AttentionBackwardParams& 
       const int key0 = block * T::kBlockKeys;
       mbarrier_wait(shared.keys_empty(keys.index), keys.phase ^ 1);
       mbarrier_expect(keys_full, 2 * RowTile::kBytes);
-      tma_load_rows<RowTile, T::kBlockKeys, T::kBlockKeys>(shared.keys(keys.index), maps.k,
-                                                           keys_full, key0, head, batch);
-      tma_load_rows<RowTile, T::kBlockKeys, T::kBlockKeys>(shared.values(keys.index), maps.v,
-                                                           keys_full, key0, head, batch);
+      one_pass_load<T, RowTile, T::kBlockKeys>(shared.keys(keys.index), maps.k, keys_full, key0,
+                                               head, batch, once);
+      one_pass_load<T, RowTile, T::kBlockKeys>(shared.values(keys.index), maps.v, keys_full, key0,
+                                               head, batch, once);
 #pragma unroll 1
       for (int step = 0; step < T::kSteps; ++step, at.advance()) {
         const u32 full = shared.full(at.index);
         const int row = step * T::kStep;
         wait_for_loaded(shared.empty(at.index), at.phase);
         mbarrier_expect(full, (block == 0 ? 3 : 2) * StepTile::kBytes);
-        tma_load_rows<StepTile, T::kStep, T::kStep>(shared.queries(at.index), maps.q, full, row,
-                                                    head, batch);
-        tma_load_rows<StepTile, T::kStep, T::kStep>(shared.dout(at.index), maps.dout, full, row,
-                                                    head, batch);
+        one_pass_load<T, StepTile, T::kStep>(shared.queries(at.index), maps.q, full, row, head,
+                                             batch, again);
+        one_pass_load<T, StepTile, T::kStep>(shared.dout(at.index), maps.dout, full, row, head,
+                                             batch, again);
         if (block == 0) {
-          tma_load_rows<StepTile, T::kStep, T::kStep>(shared.out(at.index), maps.out, full, row,
-                                                      head, batch);
+          one_pass_load<T, StepTile, T::kStep>(shared.out(at.index), maps.out, full, row, head,
+                                               batch, once);
         }
       }
     }
@@ -208,12 +221,13 @@ struct OnePassGroup {
     release_tile<1>(shared.keys_empty(keys.index));
     keys.advance();
     const int row = index * T::kBlockKeys + group() * kGroupRows + 16 * warp();
-    store_gradients<T>(static_cast<u16*>(p.dk) + batch * p.dk_view.batch + head * p.dk_view.head +
-                           row * p.dk_view.row,
-                       p.dk_view.row, T::kKeys - row, shared.staging(), dk, p.call.scale);
-    store_gradients<T>(static_cast<u16*>(p.dv) + batch * p.dv_view.batch + head * p.dv_view.head +
-                           row * p.dv_view.row,
-                       p.dv_view.row, T::kKeys - row, shared.staging(), dv, 1.f);
+    store_gradients<T, T::kStaysInL2>(static_cast<u16*>(p.dk) + batch * p.dk_view.batch +
+                                          head * p.dk_view.head + row * p.dk_view.row,
+                                      p.dk_view.row, T::kKeys - row, shared.staging(), dk,
+                                      p.call.scale);
+    store_gradients<T, T::kStaysInL2>(static_cast<u16*>(p.dv) + batch * p.dv_view.batch +
+                                          head * p.dv_view.head + row * p.dv_view.row,
+                                      p.dv_view.row, T::kKeys - row, shared.staging(), dv, 1.f);
   }
 };
 

@@ -64,16 +64,16 @@ __device__ __forceinline__ void wait_for_loaded(u32 empty, u32 phase) {
 }
 
 // Starts the copy of kRows rows of a head into a tile, from row `row` on, in boxes of kBoxRows; by
-// one thread, which has told the barrier `full` of Tile::kBytes.
-template <class Tile, int kRows, int kBoxRows>
+// one thread, which has told the barrier `full` of Tile::kBytes. A policy of L2 may come last.
+template <class Tile, int kRows, int kBoxRows, class... Policy>
 __device__ __forceinline__ void tma_load_rows(u32 tile, const void* map, u32 full, int row,
-                                              int head, int batch) {
+                                              int head, int batch, Policy... policy) {
 #pragma unroll
   for (int atom = 0; atom < Tile::kAtoms; ++atom) {
 #pragma unroll
     for (int box = 0; box < kRows; box += kBoxRows) {
       copy_box(tile + atom * Tile::kAtomBytes + box * Tile::kRowBytes, map, full,
-               atom * Tile::kAtomColumns, row + box, head, batch);
+               atom * Tile::kAtomColumns, row + box, head, batch, policy...);
     }
   }
 }

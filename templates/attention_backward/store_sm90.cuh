@@ -5,14 +5,15 @@
 #include "attention_backward/config_sm90.cuh"
 #include "primitives/copy.cuh"
 #include "primitives/element.cuh"
+#include "primitives/evict_store.cuh"
 #include "primitives/shared.cuh"
 #include "primitives/stmatrix.cuh"
 
 namespace vitune {
 
 // Writes `scale` times this warp's 16 rows of sums, of which the first `rows` are there, to `to`,
-// rows `stride` elements apart, through its 16 rows of staging.
-template <class T>
+// rows `stride` elements apart, through its 16 rows of staging. kOnce: L2 may let them go first.
+template <class T, bool kOnce = false>
 __device__ __forceinline__ void store_gradients(u16* to, long long stride, int rows, u32 staging,
                                                 const float (&sums)[T::kHeadDim / 2], float scale) {
   using E = Element<T::kElement>;
@@ -33,8 +34,12 @@ __device__ __forceinline__ void store_gradients(u16* to, long long stride, int r
   for (int i = 0; i < ceil_div(16 * kChunks, kWarpSize); ++i) {
     const int place = i * kWarpSize + lane, row = place / kChunks, chunk = place % kChunks;
     if (row < min(rows, 16)) {
-      store_chunk<16>(to + row * stride + 8 * chunk,
-                      load_shared_16(staging + row * T::kStagingPitch + 16 * chunk));
+      const uint4 piece = load_shared_16(staging + row * T::kStagingPitch + 16 * chunk);
+      if constexpr (kOnce) {
+        store_chunk_evict(to + row * stride + 8 * chunk, piece, evict_first());
+      } else {
+        store_chunk<16>(to + row * stride + 8 * chunk, piece);
+      }
     }
   }
 }

@@ -72,7 +72,7 @@ constexpr Blocks kSmall = {48, 2, 1};
 constexpr Mistake kMistakes[] = {
     // Scales, logarithms of two, rows and keys without an end.
     {kDq, "shared.dq_staging(), p.call.scale);", "shared.dq_staging(), 1.f);"},
-    {kKernel, "dk, p.call.scale", "dk, 1.f"},
+    {kKernel, "      p.call.scale);", "      1.f);"},
     {kKernel, "dv, 1.f", "dv, p.call.scale"},
     {kDeltas, "log_sum * kLog2E", "log_sum"},
     {kDeltas, "? -log_sum :", "? log_sum :"},
@@ -98,7 +98,7 @@ constexpr Mistake kMistakes[] = {
     {kKernel, "lane / 16 * 8 + lane % 8;", "8 - lane / 16 * 8 + lane % 8;"},
     {kDq, "16 * T::kSwizzle * step", "0"},
     // Sums that wait between blocks of keys: left out, of another step, of other columns.
-    {kDq, "if (T::kBlocks > 1 && !is_first) read_sums(sums, kept);", ""},
+    {kDq, "if (T::kBlocks > 1 && !is_first) read_sums<T::kStaysInL2>(sums, kept);", ""},
     {kDq, "query0 / T::kStep * T::kStepSums +", "0 * T::kStepSums +"},
     {kDq, "is_first = index == 0;", "is_first = index <= 1;"},
     {kDq, "sums[4 * i + 2] = __uint_as_float(four.z);", ""},
@@ -115,10 +115,10 @@ constexpr Blocks kNarrow = {48, 2, 2};
 constexpr Mistake kNarrowMistakes[] = {
     {kDq, "shared.dq_staging(), p.call.scale);", "shared.dq_staging(), 1.f);"},
     {kDq, "step * 16 * T::kSwizzle", "0"},
-    {kDq, "if (T::kBlocks > 1 && !is_first) read_sums(sums, kept);", ""},
+    {kDq, "if (T::kBlocks > 1 && !is_first) read_sums<T::kStaysInL2>(sums, kept);", ""},
     {kDq, "query0 / T::kStep * T::kStepSums +", "0 * T::kStepSums +"},
     {kDq, "query0 + row < rows &&", "query0 + row + 1 < rows &&"},
-    {kDq, "store_chunk<16>(to + (query0 + row) * stride", "store_chunk<16>(to + row * stride"},
+    {kDq, "u16* const at = to + (query0 + row) * stride", "u16* const at = to + row * stride"},
     {kDq, "lane / 16 * 8 + lane % 8, lane / 8 % 2", "lane / 8 % 2 * 8 + lane % 8, lane / 16"},
 };
 
