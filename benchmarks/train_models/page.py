@@ -35,7 +35,7 @@ _READ = """
 | `compile_default`, `compile_reduce`, `compile_max` | `torch.compile` in its modes default, reduce-overhead and max-autotune |
 | `compile_step_graph` | a whole step with `torch.compile`, captured by hand in one CUDA graph: a new batch is copied in, the graph is replayed |
 | `vitune_train_step` | [`vitune.train_step`](python.md#training-steps): the same by one call of vitune, with vitune's kernels |
-| `vitune_compile` | `vitune.compile(model)` in a loop of one's own. Outside of a CUDA graph it leaves training to Inductor, so that it is as fast as `compile_default`; in the table of graphs it stands with `training=True` |
+| `vitune_compile` | `vitune.compile(model)` in a loop of one's own. In the table of graphs it stands with `training=True`. Called, it left training to Inductor in all rows here, so that it is as fast as `compile_default`; since 2026-11-30 it does only [where steps wait for the host](python.md#training-in-compiled-models) |
 | `vitune_compile_training` | `vitune.compile(model, training=True)` in a loop of one's own |
 | called | as Python calls it, the host's time included. Steps in a row fill 40 ms, at least four of them (until 2026-11-29 sometimes a single one, which begins on an idle GPU) |
 | graph | the replay of one CUDA graph of the whole step |
@@ -63,7 +63,7 @@ If the training loop is yours, use [`vitune.train_step`](python.md#training-step
 | FSDP2 | on each block, after `checkpoint_wrapper(block)` and before `fully_shard(block)`; after it, or on the whole model at the end, works too. |
 | peft | after `get_peft_model(...)`. Merging, unmerging and loading an adapter between steps need nothing more |
 
-`"training": True` is needed because without it, and without a mode that captures CUDA graphs, vitune leaves to Inductor what needs a gradient: there Python's own time decides ([python.md](python.md#training-in-compiled-models)).
+Without `"training": True`, and without a mode that captures CUDA graphs, vitune leaves to Inductor what needs a gradient where a step waits for the host and not for the GPU ([python.md](python.md#training-in-compiled-models)).
 
 `benchmarks/programs/run.py PROGRAM` runs timm's pieces, both `Trainer`s, FSDP2 on timm's DINOv3 and peft, with random weights and generated images, by eager mode, `torch.compile` and vitune. It fails if losses differ. This is tested on a CPU (`python/tests/test_programs.py`; FSDP2 with two processes). What these programs gain on a GPU is not measured yet.
 

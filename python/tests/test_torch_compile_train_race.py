@@ -14,8 +14,8 @@ from .test_command import fake_command
 from .test_torch_compile import without_inductor
 from .test_torch_compile_train import OPS, Mlp, TrainCase, autocast, step, timm, vit
 
-from vitune._compile import backend
-from vitune._compile.patterns import benchmark, linear_train, subgraph
+from vitune._compile import backend, device_bound
+from vitune._compile.patterns import benchmark, every, linear_train, subgraph
 from vitune._ops import attention as attention_ops, norm_training, training
 
 
@@ -241,8 +241,24 @@ class RaceTest(RaceCase):
             benchmark.expect_devices_alive()  # which would end the capture
         self.assertEqual(asked, [0, 2])
 
-    def test_plain_steps_are_left_alone_and_what_is_captured_is_raced(self):
-        report = self.report(Mlp(), torch.randn(2, 5, 24), training=None)
+    def test_plain_steps_are_served_where_the_gpu_has_much_to_do(self):
+        called = mock.patch.object(every, "called_for_ours", lambda: ["vitune_native::linear_train"])
+        for least, served in ((10.0, True), (10.1, False)):
+            with self.subTest(least=least), called, mock.patch.object(device_bound, "LEAST_US", least):
+                report = self.report(Mlp(), torch.randn(2, 5, 24), training=None)
+                self.assertEqual([call.replaced for call in report.calls if call.call == "linear, gelu and linear in training"], [served])
+                self.assertEqual(len(self.raced), 1)
+                self.assertEqual("take vitune.train_step()" in str(report), not served)
+
+    def test_a_place_that_cannot_be_looked_at_leaves_plain_steps_alone(self):
+        called = mock.patch.object(every, "called_for_ours", lambda: ["vitune_native::linear_train"])
+        with called, mock.patch.object(device_bound, "beginning_at", side_effect=KeyError("a node")):
+            report = self.report(Mlp(), torch.randn(2, 5, 24), training=None)
+        self.assertEqual((self.raced, {call.replaced for call in report.calls}), ([], {False}))
+
+    def test_plain_steps_are_left_alone_where_calls_are_pythons_and_what_is_captured_is_raced(self):
+        with mock.patch.object(every, "called_for_ours", lambda: []):
+            report = self.report(Mlp(), torch.randn(2, 5, 24), training=None)
         self.assertEqual((self.raced, self.asked, self.targets), ([], [], []))
         self.assertTrue(all("take vitune.train_step()" in call.reason for call in report.calls), report)
         for captured in (vitune.compile(Mlp(), mode="reduce-overhead"), vitune.compile(Mlp(), replace=["linear_train"])):

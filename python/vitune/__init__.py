@@ -282,7 +282,7 @@ def compile(model: Any = None, *, mode: Optional[str] = None, dynamic: Optional[
     prepared_weights: norms may be folded into the layers after them, whose weights are then kept in a second form. It is made anew when
     a parameter changes: before the next call if PyTorch wrote it, in the pass itself if nobody tells (docs/python.md). False: not folded.
     training: whether layers, norms and attention that need a gradient may be replaced. None: in modes with CUDA graphs, in train_step(),
-    and where `replace` names them; elsewhere these calls can cost the host more than they gain on the GPU.
+    where `replace` names them, and elsewhere if these places take the GPU so long that a step waits for it and not for the host.
     Raises InvalidArgument for an operator that does not exist.
     """
     if model is None:

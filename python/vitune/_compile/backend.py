@@ -18,7 +18,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from .._runtime.context import Selection
 from .._runtime.errors import InvalidArgument, VituneError, reason_of
 from .._runtime.structs import NOT_TUNED_HERE, VERSION
-from . import by_name, checkpoints, inputs as graph_inputs
+from . import by_name, checkpoints, device_bound, inputs as graph_inputs
 from .folded_parameters import FoldedParameters, FoldCache
 from .patterns import benchmark, dead_rows, distinct, every, subgraph, tokens, unfrozen
 from .patterns.benchmark import Times
@@ -53,8 +53,8 @@ class WinnersInCacheKey(CustomGraphPass):
         return None if name is None else f"{self._digest} {name}"
 
 
-#: Why a layer that trains is Inductor's. ViT-B at batch 64 on an H200: 36 ms with the calls of Python, 24 without, 17 as a graph.
-_WITHOUT_GRAPH = ("a gradient is wanted of it, and without a CUDA graph the host's time for its calls may be more than they gain: take"
+#: Why a layer that trains is Inductor's.
+_WITHOUT_GRAPH = ("a gradient is wanted of it, and without a CUDA graph a step of such short calls waits for the host: take"
                   " vitune.train_step(), a mode with CUDA graphs, or training=True")
 
 
@@ -69,7 +69,9 @@ class Backend:
                        training)
         self._inductor = torch._TorchCompileInductorWrapper(mode, options, dynamic)
         self._as_told = replace is not None
-        self._set_training(self._as_told or bool(self._inductor.config.get("triton.cudagraphs")) if training is None else training)
+        in_graph = bool(self._inductor.config.get("triton.cudagraphs"))
+        self._set_training(self._as_told or in_graph if training is None else training)
+        self._by_graph = training is None and not self.training  # each graph's times tell whether it trains with vitune's operators
         self.graphs: list[Graph] = []
         self.store = FoldCache(prepared_weights)
         self._results = graph_inputs.Results()
@@ -81,6 +83,7 @@ class Backend:
         """In a step that is captured, unless it was said otherwise. Graphs that were compiled before stay as they are."""
         if self._asked[5] is None:
             self._set_training(True)
+            self._by_graph = False
 
     def __reduce__(self) -> Any:
         """A copy of a compiled model compiles for itself."""
@@ -119,16 +122,43 @@ class Backend:
         passes = tuple(each for each in every.PATTERNS if each.spans), tuple(each for each in every.PATTERNS if not each.spans)
         places = [(module, operators) for operators in passes]
         # Nothing is prepared for the bodies of checkpoints: one has no inputs but its node's.
-        places += [(body, tuple(each for each in operators if each.trains)) for body in checkpoints.bodies(module) for operators in passes]
-        for graph, operators in places:
-            made, error = self._pass(operators, graph, prepared)
-            calls += made
-            errors += [error] if error else []
+        bodies = checkpoints.bodies(module)
+        places += [(body, tuple(each for each in operators if each.trains)) for body in bodies for operators in passes]
+        before = self._wanted
+        if self._by_graph and self._waits_for_device([(each, passes) for each in (module, *bodies)], prepared):
+            self._wanted = _wanted(None, True)
+        try:
+            for graph, operators in places:
+                made, error = self._pass(operators, graph, prepared)
+                calls += made
+                errors += [error] if error else []
+        finally:
+            self._wanted = before
         if not any(call.replaced for call in calls):
             tokens.take_out(module, copies)
         given = (value_of(node) for node in prepared.inputs if not node.name.startswith("l_self_"))
         shapes = ", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor))
         return Graph(shapes, tuple(calls), "; ".join(errors), str(left_out or ""))
+
+    def _waits_for_device(self, graphs: Sequence[tuple[fx.GraphModule, Any]], prepared: FoldedParameters) -> bool:
+        """True if the GPU has so much to do in the places that train that a step outside of CUDA graphs waits for it."""
+        values = [value_of(node) for module, _ in graphs for node in module.graph.nodes if node.op == "placeholder"]
+        devices = {value.device for value in values if isinstance(value, torch.Tensor)}
+        if not every.called_for_ours() or not any(map(benchmark.can_race, devices)):
+            return False  # Python's calls take too long
+        before, self._wanted = self._wanted, _wanted(None, True)
+
+        def times_at(operator: FusionPattern, place: Match, node: fx.Node) -> Optional[Times]:
+            return self._try(operator, place, node, prepared).times
+
+        try:
+            mean = device_bound.mean_us(graphs, times_at)
+        except Exception:  # patterns meet every program there is: none may keep it from being compiled
+            benchmark.expect_devices_alive()
+            return False
+        finally:
+            self._wanted = before
+        return mean is not None and mean >= device_bound.LEAST_US
 
     def _pass(self, operators: Sequence[FusionPattern], module: fx.GraphModule, prepared: FoldedParameters) -> tuple[list[Call], str]:
         """Puts in what these operators find, but for what leads to a place that cannot take it; or, with the error, nothing."""
