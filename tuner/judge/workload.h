@@ -58,6 +58,7 @@ class Workload {
 
   const Problem& problem() const { return *problem_; }
   const ProblemPtr& shared_problem() const { return problem_; }
+  std::int64_t bytes() const { return plan_.bytes(); }
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
   // Address of each tensor; 0 for those that are not given.
   std::vector<std::uintptr_t> addresses() const;

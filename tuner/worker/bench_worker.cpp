@@ -35,6 +35,7 @@ namespace {
 constexpr int kSocket = 3;
 constexpr std::size_t kLoadedKernels = 64;
 constexpr std::size_t kMaxReason = 1000;
+constexpr std::size_t kShareOfPlace = 4;  // of the free memory, the most that another place takes
 
 // Everything that lives on one device.
 class BenchWorker {
@@ -64,8 +65,8 @@ class BenchWorker {
   void run_race(const RaceJob& job, std::uint64_t id, RaceReply& reply);
   void propose(const ProposeJob& job, std::uint64_t id, ProposeReply& reply);
   Verifier& verifier_for(const std::string& problem);
-  // The tensors of the verifier's problem at a place of a race; where memory does not suffice for
-  // another one, at one that is there.
+  // The tensors of the verifier's problem at a place of a race; where another one would take too
+  // much of the free memory, at one that is there.
   Workload& workload_at(int place);
   // The kernels of `ref`; none where its config only calls a library.
   std::shared_ptr<const CudaModule> kernels_of(const Problem& problem, const KernelRef& ref);
@@ -145,17 +146,18 @@ void BenchWorker::forget_problem() {
 }
 
 Workload& BenchWorker::workload_at(int place) {
+  Workload& first = verifier_->timing_workload();
   while (place > static_cast<int>(further_places_.size())) {
-    // What lies at the other places stays, so that the driver gives other memory.
-    try {
-      further_places_.push_back(
-          std::make_unique<Workload>(tools(), verifier_->timing_workload().shared_problem()));
-    } catch (const CudaError& error) {
-      if (classify(error).status != TrialStatus::kOutOfMemory) throw;
+    // What lies at the other places stays, so that the driver gives other memory; others of this
+    // GPU need some too.
+    const auto [free_bytes, total_bytes] = context_.free_and_total_memory();
+    if (first.bytes() > static_cast<std::int64_t>(free_bytes / kShareOfPlace)) {
       place %= static_cast<int>(further_places_.size()) + 1;
+    } else {
+      further_places_.push_back(std::make_unique<Workload>(tools(), first.shared_problem()));
     }
   }
-  if (place == 0) return verifier_->timing_workload();
+  if (place == 0) return first;
   Workload& workload = *further_places_[static_cast<std::size_t>(place - 1)];
   workload.fill_inputs(kNormalDraw);
   return workload;
@@ -175,6 +177,7 @@ void BenchWorker::propose(const ProposeJob& job, std::uint64_t id, ProposeReply&
 
 void BenchWorker::run_trial(const TrialJob& job, std::uint64_t id, TrialReply& reply) {
   phase(id, "load");
+  further_places_.clear();  // their memory may be needed
   Verifier& verifier = verifier_for(job.problem);
   const std::shared_ptr<const CudaModule> kernels = kernels_of(verifier.problem(), job.kernel);
   if (job.verify) {
