@@ -27,6 +27,7 @@ class RaceCase(TrainCase):
     def setUp(self):
         super().setUp()
         self.raced, self.lost, self.outcome, self.asked = [], set(), "nearest", []
+        self.predicted = 0.0
         for module, name, value in (
                 (attention_ops, "is_on_gpu", lambda tensor: True), (training, "_answer", lambda x, ours, torchs: torchs()),
                 (norm_training, "_answer", lambda x, ours, torchs: torchs()), (self.pattern, "selected", self.selected),
@@ -42,7 +43,8 @@ class RaceCase(TrainCase):
     def selected(self, problem, device):
         self.asked.append(problem)
         fields = {field.name: 0 for field in dataclasses.fields(vitune.Selection)}
-        return vitune.Selection(**{**fields, "outcome": self.outcome, "problem": problem, "config": "c", "kernel_key": problem})
+        return vitune.Selection(**{**fields, "outcome": self.outcome, "problem": problem, "config": "c", "kernel_key": problem,
+                                   "predicted_us": self.predicted})
 
     def race(self, ours, theirs, device):
         self.raced.append((ours(), theirs()))
@@ -243,11 +245,15 @@ class RaceTest(RaceCase):
 
     def test_plain_steps_are_served_where_the_gpu_has_much_to_do(self):
         called = mock.patch.object(every, "called_for_ours", lambda: ["vitune_native::linear_train"])
-        for least, served in ((10.0, True), (10.1, False)):
-            with self.subTest(least=least), called, mock.patch.object(device_bound, "LEAST_US", least):
+        # A place of six kernels; Inductor's takes 10 us in the mock's race.
+        for of_kernel, predicted, least, served, raced in ((7.0, 42.0, 10.0, True, 1), (7.0, 42.0, 10.1, False, 1), (7.0, 42.1, 10.0, False, 0),
+                                                           (0.0, 42.0, 10.0, True, 1)):
+            self.predicted = of_kernel
+            with self.subTest(predicted=predicted, least=least), called, mock.patch.object(device_bound, "LEAST_US", least), \
+                    mock.patch.object(device_bound, "LEAST_PREDICTED_US", predicted):
                 report = self.report(Mlp(), torch.randn(2, 5, 24), training=None)
                 self.assertEqual([call.replaced for call in report.calls if call.call == "linear, gelu and linear in training"], [served])
-                self.assertEqual(len(self.raced), 1)
+                self.assertEqual(len(self.raced), raced)
                 self.assertEqual("take vitune.train_step()" in str(report), not served)
 
     def test_a_place_that_cannot_be_looked_at_leaves_plain_steps_alone(self):

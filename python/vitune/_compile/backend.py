@@ -148,17 +148,22 @@ class Backend:
             return False  # Python's calls take too long
         before, self._wanted = self._wanted, _wanted(None, True)
 
-        def times_at(operator: FusionPattern, place: Match, node: fx.Node) -> Optional[Times]:
-            return self._try(operator, place, node, prepared).times
+        def predicted(operator: FusionPattern, place: Match, node: fx.Node) -> Optional[float]:
+            reason, selections = self._decide(operator, place, node, prepared)
+            return None if reason else sum(found.predicted_us or found.warm_us for found in selections) or None
+
+        def timed(operator: FusionPattern, place: Match, node: fx.Node) -> Optional[float]:
+            times = self._try(operator, place, node, prepared).times
+            return None if times is None else times.theirs_us
 
         try:
-            mean = device_bound.mean_us(graphs, times_at)
+            is_short = 0 < device_bound.mean_us(graphs, predicted) < device_bound.LEAST_PREDICTED_US
+            return not is_short and device_bound.mean_us(graphs, timed) >= device_bound.LEAST_US
         except Exception:  # patterns meet every program there is: none may keep it from being compiled
             benchmark.expect_devices_alive()
             return False
         finally:
             self._wanted = before
-        return mean is not None and mean >= device_bound.LEAST_US
 
     def _pass(self, operators: Sequence[FusionPattern], module: fx.GraphModule, prepared: FoldedParameters) -> tuple[list[Call], str]:
         """Puts in what these operators find, but for what leads to a place that cannot take it; or, with the error, nothing."""
