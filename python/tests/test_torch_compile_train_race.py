@@ -256,6 +256,15 @@ class RaceTest(RaceCase):
                 self.assertEqual(len(self.raced), raced)
                 self.assertEqual("take vitune.train_step()" in str(report), not served)
 
+    def test_graphs_without_gradients_are_not_looked_at(self):
+        with mock.patch.object(every, "called_for_ours", lambda: ["vitune_native::linear_train"]), \
+                mock.patch.object(device_bound, "mean_us", return_value=0.0) as looked:
+            with torch.no_grad():
+                vitune.compile(Mlp())(torch.randn(2, 5, 24))
+            looked.assert_not_called()
+            step(vitune.compile(Mlp()), torch.randn(2, 5, 24), True)
+            looked.assert_called()
+
     def test_a_place_that_cannot_be_looked_at_leaves_plain_steps_alone(self):
         called = mock.patch.object(every, "called_for_ours", lambda: ["vitune_native::linear_train"])
         with called, mock.patch.object(device_bound, "beginning_at", side_effect=KeyError("a node")):

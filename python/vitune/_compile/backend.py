@@ -142,9 +142,10 @@ class Backend:
 
     def _waits_for_device(self, graphs: Sequence[tuple[fx.GraphModule, Any]], prepared: FoldedParameters) -> bool:
         """True if the GPU has so much to do in the places that train that a step outside of CUDA graphs waits for it."""
-        values = [value_of(node) for module, _ in graphs for node in module.graph.nodes if node.op == "placeholder"]
-        devices = {value.device for value in values if isinstance(value, torch.Tensor)}
-        if not every.called_for_ours() or not any(map(benchmark.can_race, devices)):
+        nodes = [node for module, _ in graphs for node in module.graph.nodes]
+        devices = {value.device for value in map(value_of, nodes) if isinstance(value, torch.Tensor)}
+        trains = any(wants_gradient(value_of(node)) for node in nodes if node.op not in ("placeholder", "get_attr"))
+        if not trains or not every.called_for_ours() or not any(map(benchmark.can_race, devices)):
             return False  # Python's calls take too long
         before, self._wanted = self._wanted, _wanted(None, True)
 
