@@ -13,10 +13,16 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "generator/operator.h"
+#include "tuner/measure/race.h"
 #include "vitune/vitune.h"
 
 namespace vitune {
 namespace {
+
+// True if the runner-up is its equal, so that a fixed order decided.
+bool is_tie(const Winner& winner) {
+  return winner.lead_percent <= kTiePercent && winner.lead_low_percent <= kNegligiblePercent;
+}
 
 using nlohmann::ordered_json;
 
@@ -104,6 +110,8 @@ ordered_json winner_json(const Winner& winner, const Problem& problem, const Dev
       {"floor_share", floor && best > 0 ? ordered_json(floor->us / best) : ordered_json(nullptr)},
       {"default_us", optional_json(winner.default_us)},
       {"runner_up", winner.runner_up ? config_json(*winner.runner_up) : ordered_json(nullptr)},
+      {"decided",
+       winner.runner_up ? ordered_json(is_tie(winner) ? "tie" : "time") : ordered_json(nullptr)},
       {"lead_percent", winner.lead_percent},
       {"lead_low_percent", winner.lead_low_percent},
       {"lead_high_percent", winner.lead_high_percent},
@@ -211,7 +219,9 @@ std::vector<Cell> winner_row(const std::string& name, const Winner& winner, cons
            {origin_name(winner.origin), winner.verified ? "1" : "0",
             measured.low_confidence ? "1" : "0"}},
           config_cell(problem, winner.config, preset_of(problem, device), whole),
-          {raced ? formatted("{:.1f} %", winner.lead_percent) : "-",
+          {!raced           ? "-"
+           : is_tie(winner) ? "tie"
+                            : formatted("{:.1f} %", winner.lead_percent),
            {raced ? formatted("{:.2f}", winner.lead_percent) : ""}},
           formatted("{}", winner.trials),
           objective_name(winner.objective)};

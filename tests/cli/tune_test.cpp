@@ -137,6 +137,21 @@ TEST_F(TuneTest, ExhaustiveFindsTheRecordedOptimum) {
   EXPECT_EQ(winner["trials"], recording().find(kProblems[0])->trials.size());
 }
 
+TEST_F(TuneTest, AWinnerSaysWhetherItsTimeOrAFixedOrderDecided) {
+  const auto results =
+      run({"tune", "--device", "replay:h200", "--preset", "recorded", "--budget", "40", "--json"})
+          .json()["results"];
+  std::set<std::string> seen;
+  for (const auto& result : results) {
+    const auto& winner = result["winner"];
+    const bool tie = winner["lead_percent"] <= 1.0 && winner["lead_low_percent"] <= 0.25;
+    EXPECT_EQ(winner["decided"], tie ? "tie" : "time") << result["problem"];
+    seen.insert(winner["decided"]);
+  }
+  EXPECT_TRUE(seen.contains("tie"));
+  EXPECT_THAT(run({"show", "-v"}).out, HasSubstr("tie"));
+}
+
 TEST_F(TuneTest, ASeededSearchRepeats) {
   const std::vector<std::string> more = {"--strategy", "random", "--budget", "50",
                                          "--seed",     "9",      "--fresh",  "--json"};

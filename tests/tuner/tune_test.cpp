@@ -189,6 +189,19 @@ TEST_F(Tune, EqualsKeepThePreviousWinnerAcrossTunes) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(run().outcomes[0].winner->config, first);
 }
 
+TEST_F(Tune, TheLastRaceHasItsTensorsAtThreePlacesAndMoreWhileItIsUndecided) {
+  evaluator.race_noise = 1e-4;
+  run();
+  EXPECT_EQ(evaluator.places, (std::set<int>{0, 1, 2}));
+  EXPECT_EQ(evaluator.races, 3);
+  evaluator.judge = [](const Config&) { return std::pair(TrialStatus::kOk, 10.0); };
+  evaluator.race_noise = 0.3;
+  options.fresh = true;
+  run();
+  EXPECT_EQ(evaluator.places, (std::set<int>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(evaluator.races, 3 + 12);
+}
+
 TEST_F(Tune, TheWarmObjectiveHasItsOwnWinner) {
   run();
   options.objective = Objective::kWarm;
