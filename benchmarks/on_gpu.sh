@@ -2,7 +2,7 @@
 # benchmarks/on_gpu.sh -- Everything that needs the GPU, in one call: tests, sanitizer, sweep, tuning.
 #
 #   benchmarks/on_gpu.sh [tests] [random] [sanitize] [record] [tune] [ceilings] [peers] [norms] [linears] [maps]
-#                        [drawn] [ladder] [first_calls] [operators] [runtime] [python] [models] [train_models]
+#                        [drawn] [ladder] [first_calls] [operators] [runtime] [python] [models] [train_models] [tuner]
 #
 # All parts if none is named.
 #
@@ -153,6 +153,12 @@ winners() { [ -f "$OUT/h200.db" ] && echo "$OUT/h200.db" || echo data/winners.db
 # The loader asks for this name; a link may have been lost on the way.
 link_library() {
   [ -e "$BUILD/libvitune.so.0" ] || ln -s "$(basename "$BUILD"/libvitune.so.0.*)" "$BUILD/libvitune.so.0"
+}
+
+# Tunes of ten problems from nothing, TUNER_SEEDS of each (default 4).
+tuner() {
+  step tuner 590 python3 benchmarks/tuner/run.py "$BUILD/vitune" "$BUILD/benchmarks/vitune_bench_variants" \
+    --json "$OUT/tuner.json" --seeds "${TUNER_SEEDS:-4}" --cores "$(nproc)" --limit 560
 }
 
 ceilings() {  # what the GPU can do at most
@@ -318,7 +324,7 @@ train_models() {
   grep -q ' 0 tasks unfinished' "$LOGS/train_models.log" || tar -cz -C "$cache" . | split -b 15m -d - "$OUT/train_cache.tgz."
 }
 
-for part in "${@:-tests random sanitize record tune ceilings peers norms linears maps drawn ladder first_calls operators runtime python models train_models}"; do
+for part in "${@:-tests random sanitize record tune ceilings peers norms linears maps drawn ladder first_calls operators runtime python models train_models tuner}"; do
   for name in $part; do
     case $name in
       tests) run_tests ;;
@@ -339,6 +345,7 @@ for part in "${@:-tests random sanitize record tune ceilings peers norms linears
       python) python_tests ;;
       models) models ;;
       train_models) train_models ;;
+      tuner) tuner ;;
       *) echo "on_gpu.sh: no part '$name'; the first lines of this file name them" >&2; exit 2 ;;
     esac
     bundle_logs

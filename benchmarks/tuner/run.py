@@ -68,18 +68,26 @@ def main(words: list[str] | None = None) -> int:
     add("--json", type=pathlib.Path, default=pathlib.Path("tuner.json"), metavar="FILE")
     add("--seeds", type=int, default=4, help="tunes of each problem")
     add("--first-seed", type=int, default=1)
+    add("--limit", type=float, default=3600, metavar="SECONDS", help="no further tune begins that would leave less than a fifth of it to the race")
     add("--cores", type=int, default=16, help="compile processes")
     add("--known", type=pathlib.Path, metavar="FILE", help="an earlier document, or lines {problem, config}, whose configs race too")
     add("--templates", type=pathlib.Path, default=HERE.parents[1] / "templates", metavar="FOLDER")
     add("--problem", action="append", metavar="TEXT", help="instead of the usual ones")
     arguments = parser.parse_args(words)
     problems = arguments.problem or list(PROBLEMS)
+    began = time.monotonic()
     try:
         known = race.known_from(arguments.known) if arguments.known else []
         with tempfile.TemporaryDirectory() as folder:
             rows: list[dict[str, Any]] = []
+            longest = 0.0
             for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+                now = time.monotonic()
+                if now - began + longest > 0.8 * arguments.limit:
+                    print(f"no time is left for seed {seed} and those after it", flush=True)
+                    break
                 rows += tune(arguments.command, problems, seed, arguments.cores, pathlib.Path(folder))
+                longest = max(longest, time.monotonic() - now)
             if not rows:
                 raise ValueError("no problem was tuned")
             raced(rows, [one for one in known if one["problem"] in problems], arguments, pathlib.Path(folder))

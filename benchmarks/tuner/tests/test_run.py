@@ -74,6 +74,13 @@ class RunTest(unittest.TestCase):
         self.assertEqual((row["warm_us"], row["best_us"]), (10.1, 10.0))
         self.assertEqual(race.known_from(self.folder / "tuner.json"), [{"problem": row["problem"], "config": row["config"]}])
 
+    def test_the_race_has_its_part_of_the_time(self):
+        self.assertEqual(self.run_it("--seeds", "9", "--limit", "1e-9", "--problem", "norm bf16 m=8 d=64"), (1, "tuner: no problem was tuned\n"))
+        slow = self.script("slow", _COMMAND.replace("seed = int", "import time; time.sleep(0.5)\nseed = int"))
+        self.command = slow
+        self.assertEqual(self.run_it("--seeds", "9", "--limit", "2", "--problem", "norm bf16 m=8 d=64"), (0, ""))
+        self.assertIn(len(json.loads((self.folder / "tuner.json").read_text())["rows"]), (1, 2, 3))
+
     def test_what_fails_is_said(self):
         self.assertIn("no such problem", self.run_it("--problem", "broken")[1])
         self.assertIn("no problem was tuned", self.run_it("--problem", "none works", "--seeds", "1")[1])
