@@ -143,7 +143,7 @@ for form in "$gradient;192 192 3 1 2 4" "$gradient;128 256 2 2 1 4" "$gradient;2
     "linear_weight_grad fp16 m=12608 n=768 k=768 bias scale add out=fp32;192 192 3 2 8 4" "linear_weight_grad bf16 m=4608 n=384 k=384 bias out=fp32;64 64 1 0 11 8" \
     "linear_weight_grad bf16 m=25216 n=384 k=384 bias out=fp32;192 64 3 0 22 6" "linear_weight_grad bf16 m=200704 n=288 k=96 bias out=fp32;256 64 2 0 66 4"; do
   read -r m n groups pair splits stages <<<"${form#*;}"
-  compile_form "a weight gradient of the family sm90" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups kPair=$pair kSplits=$splits kStages=$stages" "${form%;*}"
+  compile_form "a weight gradient of the family sm90" 1 sm_90 "kFamily=1 kBlockM=$m kBlockN=$n kGroups=$groups kPair=$pair kSplits=$splits kStages=$stages kSharedRowSums=0" "${form%;*}"
 done
 for form in "linear_weight_grad bf16 m=1576 n=384 k=1536 bias out=fp32;128 192 2 4 5 0" "linear_weight_grad bf16 m=1576 n=384 k=1536 bias out=fp32;192 128 3 6 5 1" \
     "linear_weight_grad bf16 m=1576 n=1536 k=384 bias add;128 256 2 3 4 0" "linear_weight_grad fp16 m=4728 n=768 k=768 bias out=fp32;256 64 2 4 5 1" \
