@@ -43,7 +43,7 @@ class PackCommandTest : public CommandTest {
 TEST_F(PackCommandTest, PacksTheShippedWinnersAndSaysWhatThePackIs) {
   const CommandResult packed = pack({"--label", "site A", "--gpu", "h200"});
   ASSERT_EQ(packed.status, 0) << packed.err;
-  EXPECT_EQ(packed.json()["winners"], 196) << "every shipped winner is one that can be served";
+  EXPECT_EQ(packed.json()["winners"], 230) << "every shipped winner is one that can be served";
   EXPECT_EQ(packed.json()["devices"], 1);
   EXPECT_EQ(packed.json()["stale"], 0);
   EXPECT_THAT(packed.err, HasSubstr("VITUNE_DB=:" + pack_file().string()));
@@ -52,7 +52,7 @@ TEST_F(PackCommandTest, PacksTheShippedWinnersAndSaysWhatThePackIs) {
   const auto document = contents.json();
   EXPECT_EQ(document["pack"]["label"], "site A");
   EXPECT_EQ(document["pack"]["digest"], packed.json()["digest"]);
-  ASSERT_EQ(document["contents"].size(), 5U);
+  ASSERT_EQ(document["contents"].size(), 6U);
   EXPECT_EQ(document["contents"][0]["operator"], "attention");
   EXPECT_EQ(document["contents"][0]["winners"], 45);
   EXPECT_EQ(document["contents"][0]["device"]["name"], "NVIDIA H200");
@@ -154,7 +154,7 @@ TEST_F(PackCommandTest, AnExportOfOneGpuHasNothingOfOthers) {
   ASSERT_EQ(other.status, 0) << other.err;
   EXPECT_EQ(all.json()["devices"].size(), 3U);
   EXPECT_EQ(h200.json()["devices"].size(), 1U);
-  EXPECT_EQ(h200.json()["winners"].size(), 196U);
+  EXPECT_EQ(h200.json()["winners"].size(), 230U);
   EXPECT_EQ(h200.json()["requests"].size(), 0U);
   EXPECT_EQ(h200.json()["problems"].size(), all.json()["problems"].size() - 1);
   EXPECT_EQ(other.json()["winners"].size(), 1U);
