@@ -77,6 +77,10 @@ def main(words: list[str] | None = None) -> int:
     problems = arguments.problem or list(PROBLEMS)
     began = time.monotonic()
     try:
+        name = race.device_name(arguments.command)
+        if not name:
+            raise ValueError(f"'{arguments.command}' finds no usable GPU, and a recording does not have these problems: '{arguments.command} doctor'"
+                             " says what is missing")
         known = race.known_from(arguments.known) if arguments.known else []
         with tempfile.TemporaryDirectory() as folder:
             rows: list[dict[str, Any]] = []
@@ -91,7 +95,7 @@ def main(words: list[str] | None = None) -> int:
             if not rows:
                 raise ValueError("no problem was tuned")
             raced(rows, [one for one in known if one["problem"] in problems], arguments, pathlib.Path(folder))
-        found = {"schema": 1, "command": "tuner", "device": {"name": race.device_name(arguments.command)},
+        found = {"schema": 1, "command": "tuner", "device": {"name": name},
                  "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), "figures": figures.of(rows), "rows": rows}
         document.write(found, arguments.json)
     except (OSError, RuntimeError, ValueError) as reason:

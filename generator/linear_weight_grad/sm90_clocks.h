@@ -32,7 +32,7 @@ struct WeightGradClocks {
     return kRound + static_cast<double>(count) * std::max(products, bytes / rate);
   }
   static double rounds(std::int64_t ctas, double at_once) {
-    return std::ceil(static_cast<double>(ctas) / std::floor(at_once));
+    return std::ceil(static_cast<double>(ctas) / std::max(std::floor(at_once), 1.0));
   }
 };
 

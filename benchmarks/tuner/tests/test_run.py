@@ -81,6 +81,12 @@ class RunTest(unittest.TestCase):
         self.assertEqual(self.run_it("--seeds", "9", "--limit", "2", "--problem", "norm bf16 m=8 d=64"), (0, ""))
         self.assertIn(len(json.loads((self.folder / "tuner.json").read_text())["rows"]), (1, 2, 3))
 
+    def test_without_a_gpu_it_says_so(self):
+        self.command = self.script("without", _COMMAND.replace('{"name": "a GPU"}', ""))
+        status, said = self.run_it()
+        self.assertEqual(status, 1)
+        self.assertIn("finds no usable GPU", said)
+
     def test_what_fails_is_said(self):
         self.assertIn("no such problem", self.run_it("--problem", "broken")[1])
         self.assertIn("no problem was tuned", self.run_it("--problem", "none works", "--seeds", "1")[1])

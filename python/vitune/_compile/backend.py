@@ -146,7 +146,7 @@ class Backend:
         devices = {value.device for value in map(value_of, nodes) if isinstance(value, torch.Tensor)}
         trains = any(wants_gradient(value_of(node)) for node in nodes if node.op not in ("placeholder", "get_attr"))
         if not trains or not every.called_for_ours() or not any(map(benchmark.can_race, devices)):
-            return False  # Python's calls take too long
+            return False  # nothing trains, calls are Python's, or nothing can be timed here
         before, self._wanted = self._wanted, _wanted(None, True)
 
         def predicted(operator: FusionPattern, place: Match, node: fx.Node) -> Optional[float]:
