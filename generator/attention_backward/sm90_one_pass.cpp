@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "core/format.h"
-#include "generator/attention/dropout.h"
 #include "generator/config_text.h"
 #include "templates/attention_backward/one_pass_params.cuh"
 
@@ -18,6 +17,8 @@ namespace {
 using Shape = AttentionBackwardOnePass;
 
 constexpr char kEntry[] = "vitune_attention_backward_one_pass";
+constexpr char kTemplates[] = "#include \"attention_backward/one_pass_sm90.cuh\"\n";
+constexpr char kDropoutTemplates[] = "#include \"attention_backward/one_pass_dropout_sm90.cuh\"\n";
 constexpr std::int64_t kElementBytes = 2;
 
 bool strides_fit(const AttentionProblem& f, const TensorStrides& strides, std::int64_t rows) {
@@ -57,7 +58,6 @@ std::optional<std::string> AttentionBackwardOnePassFamily::refusal(const Problem
   if (device.cc_major != 9) return "it is for compute capability 9.0";
   if (f.bias || f.mask || f.causal) return "it serves no bias and no mask, causal or given";
   if (f.heads != f.kv_heads) return "it serves no keys that query heads share";
-  if (auto refused = no_dropout(f)) return refused;
   if (f.d < 32 || f.d > 96) return "it serves head sizes of 32 to 96";
   if (attention_backward_one_pass_facts(p).kept_sums() > Shape::kMostSums) {
     return formatted("it keeps {} sums of dQ for each CTA in L2 at most", Shape::kMostSums);
@@ -80,21 +80,25 @@ ConfigWords AttentionBackwardOnePassFamily::own_words(const Config& config) cons
 }
 
 std::string AttentionBackwardOnePassFamily::templates() const {
-  return "#include \"attention_backward/one_pass_sm90.cuh\"\n";
+  return std::string(kTemplates) + kDropoutTemplates;
 }
 
 std::string AttentionBackwardOnePassFamily::source(const Problem& problem,
                                                    const Config& config) const {
   const AttentionBackwardProblem& p = attention_backward_of(problem);
   const Shape shape = attention_backward_one_pass_shape(p, config);
-  return config_source(templates(), attention_backward_facts_text(p) +
-                                        geometry_text("AttentionBackwardOnePass", shape)) +
+  const bool drops = p.forward.dropout != 0;
+  return config_source(
+             drops ? kDropoutTemplates : kTemplates,
+             attention_backward_facts_text(p) + geometry_text("AttentionBackwardOnePass", shape)) +
          formatted(
              "\nextern \"C\" __global__ void __launch_bounds__({}, 1)\n"
-             "{}(const __grid_constant__ vitune::AttentionBackwardParams params,\n"
+             "{}(const __grid_constant__ vitune::{} params,\n"
              "   const __grid_constant__ vitune::AttentionBackwardOnePassMaps maps) {{\n"
-             "  vitune::attention_backward_one_pass_sm90<vitune::Config>(params, maps);\n}}\n",
-             Shape::kThreads, kEntry);
+             "  vitune::attention_backward_one_pass_sm90{}<vitune::Config>(params, maps);\n}}\n",
+             Shape::kThreads, kEntry,
+             drops ? "AttentionBackwardDropoutParams" : "AttentionBackwardParams",
+             drops ? "_dropout" : "");
 }
 
 std::vector<KernelNeeds> AttentionBackwardOnePassFamily::kernels(const Problem& problem,
@@ -117,8 +121,7 @@ LaunchPlan AttentionBackwardOnePassFamily::plan(const Problem& problem, const Co
   launch.shape.block[0] = Shape::kThreads;
   launch.shape.shared_bytes = static_cast<std::uint32_t>(shape.shared_bytes());
   launch.shape.waits_for_earlier = true;  // wait_for_earlier_grids() in templates
-  launch.params = parameter_bytes(attention_backward_params(p));
-  launch.pointers = attention_backward_pointers();
+  set_attention_backward_params(launch, p);
   launch.map_bytes = sizeof(AttentionBackwardOnePassMaps);
   launch.maps = maps_of(p, shape);
   plan.scratch_bytes = ctas * std::int64_t{shape.scratch_sums()} * 4;

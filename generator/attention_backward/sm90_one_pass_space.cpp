@@ -81,6 +81,11 @@ std::vector<Constraint> AttentionBackwardOnePassFamily::rules(const Problem& pro
         two.key_stages = 2;
         return s.key_stages == 2 || two.shared_bytes() > Shape::kCtaBytes;
       }));
+  if (attention_backward_of(problem).forward.dropout != 0) {
+    rules.push_back(shape_rule<Shape>(
+        "registers: with dropout 16 more for its draws", all, facts, {&Shape::step},
+        [](const Shape& s) { return s.compute_registers() >= s.needed_registers() + 16; }));
+  }
   return rules;
 }
 

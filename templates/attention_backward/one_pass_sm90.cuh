@@ -76,12 +76,25 @@ __device__ __forceinline__ void one_pass_produce(const AttentionBackwardParams& 
   }
 }
 
-// The way of a warpgroup with keys through the heads.
-template <class T>
+// What becomes of weights: all count. Others are made of the operator's parameters too.
+struct CountsAll {
+  explicit __device__ __forceinline__ CountsAll(const AttentionBackwardParams&) {}
+  // A head's block of keys, of which a warp has the sixteen from key0 on.
+  __device__ __forceinline__ void begin_block(int /*head_index*/, int /*key0*/) {}
+  // A step of kWidth queries from query0 on, whose products are under way.
+  template <int kWidth>
+  __device__ __forceinline__ AllKept begin_step(int /*query0*/) const {
+    return {};
+  }
+};
+
+// The way of a warpgroup with keys through the heads. Counted: what becomes of weights.
+template <class T, class Counted>
 struct OnePassGroup {
   using E = Element<T::kElement>;
   const AttentionBackwardParams& p;
   const OnePassShared<T>& shared;
+  Counted counted{p};
   PipelineState<T::kStages> at;
   PipelineState<T::kKeyStages> keys;
   PipelineState<2> exchange;  // of gradients of scores
@@ -130,10 +143,11 @@ struct OnePassGroup {
     for (int i = 0; i < kWidth / 16; ++i) of_queries[i] = load_shared_16(stats + i * 128);
   }
 
-  // P', rounded for its product, from S' in `s`, where it stays too.
-  template <int kWidth>
+  // P', rounded for its product, from S' in `s`, where it stays too, with those that do not count.
+  template <int kWidth, class Kept>
   __device__ __forceinline__ void weigh(float (&s)[kWidth / 2], StepFragments<kWidth>& weights,
-                                        const uint4 (&lse)[kWidth / 16], float scale) const {
+                                        const uint4 (&lse)[kWidth / 16], float scale,
+                                        const Kept& kept) const {
 #pragma unroll
     for (int i = 0; i < kWidth / 16; ++i) {
       weigh_queries(s, i, lse[i], scale, [](int) { return true; });
@@ -148,7 +162,11 @@ struct OnePassGroup {
       }
     }
 #pragma unroll
-    for (int i = 0; i < kWidth / 4; ++i) weights[i / 4][i % 4] = E::pack(s[2 * i], s[2 * i + 1]);
+    for (int i = 0; i < kWidth / 4; ++i) {
+      const int pair = 2 * i;
+      weights[i / 4][i % 4] =
+          E::pack(kept.weight(s[pair], pair), kept.weight(s[pair + 1], pair + 1));
+    }
   }
 
   // This warp's columns of the tile that both warpgroups fill, whose rows are queries.
@@ -172,19 +190,20 @@ struct OnePassGroup {
     multiply_over_head<T, kWidth>(s, k, shared.queries(slot));
     multiply_over_head<T, kWidth>(dp, v, shared.dout(slot));
     finish_hand_over();
+    const auto kept = counted.template begin_step<kWidth>(query0);
     mbarrier_wait(shared.weighed(slot), at.phase);
     const u32 stats = shared.stats(query0) + threadIdx.x % 4 * 16;
     uint4 lse[kWidth / 16], deltas[kWidth / 16];
     load_stats<kWidth>(lse, stats);
     wgmma_wait<1>();  // the scores are there, and the products of the step before are done
     release_before();
-    weigh<kWidth>(s, weights, lse, p.call.scale * kLog2E);
+    weigh<kWidth>(s, weights, lse, p.call.scale * kLog2E, kept);
     multiply_over_step<T, kWidth>(dv, weights, shared.dout(slot));
     load_stats<kWidth>(deltas, stats + 64);
     wgmma_wait<1>();  // the gradients of the weights are there
 #pragma unroll
     for (int i = 0; i < kWidth / 16; ++i) {
-      differentiate_queries<T>(ds[i], s, dp, i, deltas[i], AllKept());
+      differentiate_queries<T>(ds[i], s, dp, i, deltas[i], kept);
     }
     mbarrier_wait(shared.gradients_empty(exchange.index), exchange.phase ^ 1);
     hand_over<kWidth>(shared.gradients(exchange.index));
@@ -200,6 +219,8 @@ struct OnePassGroup {
   // All queries, for a block of keys.
   __device__ __forceinline__ void block(int index, int batch, int head) {
     is_last = index == T::kBlocks - 1;
+    counted.begin_block(batch * p.call.heads + head,
+                        index * T::kBlockKeys + group() * kGroupRows + 16 * warp());
     mbarrier_wait(shared.keys_full(keys.index), keys.phase);
     begin();
     if constexpr (T::kWholeSteps > 0) {
@@ -231,9 +252,10 @@ struct OnePassGroup {
   }
 };
 
-template <class Config>
-__device__ __forceinline__ void attention_backward_one_pass_sm90(
-    const AttentionBackwardParams& p, const AttentionBackwardOnePassMaps& maps) {
+// The kernel, by what becomes of weights.
+template <class Config, class Counted>
+__device__ __forceinline__ void one_pass(const AttentionBackwardParams& p,
+                                         const AttentionBackwardOnePassMaps& maps) {
   using T = OnePass<Config>;
   extern __shared__ __align__(1024) char shared_memory[];
   const OnePassShared<T> shared{shared_address(shared_memory)};
@@ -256,8 +278,14 @@ __device__ __forceinline__ void attention_backward_one_pass_sm90(
     one_pass_blocks<T, OnePassDq<T>>(p, shared, heads);
   } else {
     warpgroup_reg_alloc<T::kComputeRegisters>();
-    one_pass_blocks<T, OnePassGroup<T>>(p, shared, heads);
+    one_pass_blocks<T, OnePassGroup<T, Counted>>(p, shared, heads);
   }
+}
+
+template <class Config>
+__device__ __forceinline__ void attention_backward_one_pass_sm90(
+    const AttentionBackwardParams& p, const AttentionBackwardOnePassMaps& maps) {
+  one_pass<Config, CountsAll>(p, maps);
 }
 
 }  // namespace vitune

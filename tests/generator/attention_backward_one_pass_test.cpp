@@ -77,7 +77,8 @@ TEST(AttentionBackwardOnePassTest, HasAFewConfigsForEachProblemThatFitTheDevice)
 TEST(AttentionBackwardOnePassTest, IsThatOfWhichTheDefaultIsForManyHeads) {
   for (const char* const words :
        {"b=32 h=12 n=197 d=64 layout=packed", "b=32 h=16 n=257 d=80", "b=32 h=12 n=577 d=64",
-        "b=32 h=16 n=729 d=72", "b=128 h=4 n=256 d=64", "b=8 h=16 n=1374 d=64"}) {
+        "b=32 h=16 n=729 d=72", "b=128 h=4 n=256 d=64", "b=8 h=16 n=1374 d=64",
+        "b=64 h=6 n=576 d=64 dropout=0.1"}) {
     const ProblemPtr problem = parsed(formatted("bf16 {}", words));
     const Config config = default_config(*problem, testing_support::h200_device());
     EXPECT_EQ(problem->op().family_of(config).name(), "sm90_one_pass") << words;
@@ -136,7 +137,8 @@ TEST_P(AttentionBackwardOnePassCompileTest, ConfigsAreNeitherSerializedNorPruned
 
 INSTANTIATE_TEST_SUITE_P(Problems, AttentionBackwardOnePassCompileTest,
                          testing::Values("n=197 d=64", "n=257 d=80", "n=729 d=72", "n=150 d=32",
-                                         "n=150 d=96"));
+                                         "n=150 d=96", "n=576 d=64 dropout=0.1",
+                                         "n=257 d=80 dropout=0.1"));
 
 }  // namespace
 }  // namespace vitune

@@ -31,6 +31,7 @@ constexpr const char* kProblems[] = {
     "attention_backward fp16 b=1 h=2 nq=33 nk=70 d=32 layout=bhnd do=bhnd dropout=0.5",
     "attention_backward bf16 b=1 h=4 hkv=2 nq=40 nk=77 d=24 causal dropout=0.2 align=8",
     "attention_backward bf16 b=1 h=1 n=35 d=128 layout=bnhd dropout=0.9",
+    "attention_backward bf16 b=2 h=3 nq=107 nk=200 d=72 dropout=0.3",
 };
 constexpr std::size_t kDefaults = 3;     // at most
 constexpr std::size_t kConfigsEach = 2;  // of a family, by chance
@@ -41,6 +42,8 @@ constexpr char kSm80[] = "attention/forward_sm80_dropout.cuh";
 constexpr char kPipelined[] = "attention/forward_sm90_pipelined_dropout.cuh";
 constexpr char kBackward[] = "attention_backward/dropout_sm80.cuh";
 constexpr char kBackwardSm90[] = "attention_backward/dropout_sm90.cuh";
+constexpr char kOnePass[] = "attention_backward/one_pass_sm90.cuh";
+constexpr char kOnePassDropout[] = "attention_backward/one_pass_dropout_sm90.cuh";
 constexpr char kDqSm90[] = "attention_backward/dq_sm90.cuh";
 constexpr char kDkvSm90[] = "attention_backward/dkv_sm90.cuh";
 
@@ -106,6 +109,18 @@ constexpr Mistake kOfBackwardSm90[] = {
     {kBackwardSm90, "row0 + int(threadIdx.x) / kWarpSize % 4 * 16", "row0"},
 };
 
+constexpr Mistake kOfOnePass[] = {
+    {kOnePass, "E::pack(kept.weight(s[pair], pair),", "E::pack(s[pair],"},
+    {kOnePass, "i, deltas[i], kept);", "i, deltas[i], AllKept());"},
+    {kOnePass, "begin_block(batch * p.call.heads + head,", "begin_block(head,"},
+    {kOnePass, "index * T::kBlockKeys + group() * kGroupRows + 16 * warp());",
+     "group() * kGroupRows + 16 * warp());"},
+    {kOnePassDropout, "key0_ = key0;", "key0_ = 0;"},
+    {kOnePassDropout, "query0 + 32 * i);", "query0 + 32 * i + 16);"},
+    {kOnePassDropout, "query0 + 32 * i);", "32 * i);"},
+    {kOnePassDropout, "__float_as_uint(dropout_.scale)", "__float_as_uint(1.f)"},
+};
+
 // Kernels that mistakes are made in: several batch entries and heads, steps of rows and of keys.
 struct Mistaken {
   const char* name;
@@ -136,6 +151,11 @@ Config whole(const Problem& problem, const char* text) {
 }
 
 constexpr char kBackwardSm90Config[] = "kFamily=1 kGroups=2 kKeyStep=32 kQueryStep=48 kStages=2";
+
+// Two blocks of keys, two steps of queries.
+constexpr char kOnePassGradients[] =
+    "attention_backward bf16 b=2 h=2 nq=70 nk=150 d=32 layout=bnhd dropout=0.3";
+constexpr char kOnePassConfig[] = "kFamily=4 kQueryStep=48 kStages=2 kKeyStages=2";
 
 class AttentionDropoutGpuTest : public JudgedKernelsTest {};
 
@@ -189,7 +209,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Mistaken{"Sm80", kForward, kSm80Config, kOfSm80},
                     Mistaken{"Pipelined", kForward, kPipelinedConfig, kOfPipelined},
                     Mistaken{"Backward", kGradients, kBackwardConfig, kOfBackward},
-                    Mistaken{"BackwardSm90", kGradients, kBackwardSm90Config, kOfBackwardSm90}),
+                    Mistaken{"BackwardSm90", kGradients, kBackwardSm90Config, kOfBackwardSm90},
+                    Mistaken{"OnePass", kOnePassGradients, kOnePassConfig, kOfOnePass}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // The waits are those of the kernels without dropout, which are all left out in their own tests:
@@ -240,7 +261,12 @@ INSTANTIATE_TEST_SUITE_P(
         Unordered{"RowsOfDkvSm90",
                   kGradients,
                   kBackwardSm90Config,
-                  {kDkvSm90, "mbarrier_wait(rows.shared.full(slot), rows.at.phase);", ""}}),
+                  {kDkvSm90, "mbarrier_wait(rows.shared.full(slot), rows.at.phase);", ""}},
+        Unordered{
+            "StepsOfOnePass",
+            kOnePassGradients,
+            kOnePassConfig,
+            {kOnePass, "mbarrier_wait(shared.full(slot), at.phase);\n    multiply", "multiply"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
