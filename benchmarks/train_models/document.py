@@ -1,7 +1,7 @@
 # benchmarks/train_models/document.py -- The JSON of a run: what is in it, what is still to be done.
 # SPDX-License-Identifier: Apache-2.0
 """A row is {model, batch, params, mode, ms: {way: {ms, low, high}}, peak_gb: {way}, kinds_us: {way: {kind}}} and what else is known
-of it: failed, gain, floor_us, compile_s, sdpa, loss, gradient_norm, replaced, rounds, host_ms, idle_ms, in_a_row."""
+of it: failed, gain, eager_gain, floor_us, compile_s, sdpa, loss, gradient_norm, replaced, rounds, host_ms, idle_ms, in_a_row."""
 
 from __future__ import annotations
 

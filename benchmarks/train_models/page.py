@@ -34,17 +34,18 @@ _READ = """
 | `eager` | the model as it is |
 | `compile_default`, `compile_reduce`, `compile_max` | `torch.compile` in its modes default, reduce-overhead and max-autotune |
 | `compile_step_graph` | a whole step with `torch.compile`, captured by hand in one CUDA graph: a new batch is copied in, the graph is replayed |
+| `vitune_eager` | the eager step with the [drop-in](python.md#training-in-eager-mode): `install(timm=True, training=True)` |
 | `vitune_train_step` | [`vitune.train_step`](python.md#training-steps): the same by one call of vitune, with vitune's kernels |
-| `vitune_compile` | `vitune.compile(model)` in a loop of one's own. In the table of graphs it stands with `training=True`. Called, it left training to Inductor in all rows here, so that it is as fast as `compile_default`; since 2026-11-30 it does only [where steps wait for the host](python.md#training-in-compiled-models) |
+| `vitune_compile` | `vitune.compile(model)` in a loop of one's own. In the table of graphs it stands with `training=True`. Called, it trains with vitune's operators where steps wait for the GPU, and leaves the others [to Inductor](python.md#training-in-compiled-models); in rows older than `vitune_compile_training` it left all of them |
 | `vitune_compile_training` | `vitune.compile(model, training=True)` in a loop of one's own |
 | called | as Python calls it, the host's time included. Steps in a row fill 40 ms, at least four of them (until 2026-11-29 sometimes a single one, which begins on an idle GPU) |
 | graph | the replay of one CUDA graph of the whole step |
 | amp, bf16 | fp32 weights under autocast to bf16; weights in bf16 |
+| over eager | the eager step over `vitune_eager`, with its interval |
 | gain | the time of the best of PyTorch's ways over the best of vitune's, in brackets the 95 % interval of the median |
 | calls replaced | how many of the calls that vitune knows it serves; the others were faster by Inductor, or [have a reason](python.md#training-in-compiled-models) |
 
 In older measurements more was left to PyTorch: attention until 2026-11-28, attention in windows (Swin, MaxViT, Twins) until 2026-11-29.
-The [drop-in in eager mode](python.md#training-in-eager-mode) is not in these tables.
 """
 _SWITCHES = """
 ## Switching it on
@@ -134,8 +135,8 @@ def _ms(row: dict[str, Any], way: str) -> str:
     return "failed" if way in row["failed"] else "-"
 
 
-def _gain(row: dict[str, Any]) -> str:
-    found = row.get("gain")
+def _gain(row: dict[str, Any], figure: str = "gain") -> str:
+    found = row.get(figure)
     return f"{found['times']:.2f} [{found['low']:.2f}, {found['high']:.2f}]" if found else "-"
 
 
@@ -180,9 +181,11 @@ def _times(rows: Sequence[dict[str, Any]]) -> list[str]:
         of_mode = [row for row in rows if row["mode"] == mode]
         if not of_mode:
             continue
-        ways = _ways(of_mode, "ms")
-        lines += ["", title, "", *_head(["model", "batch", "params", *ways, "gain", "calls replaced"])]
-        lines += ["| " + " | ".join([*_name(row), *(_ms(row, way) for way in ways), _gain(row), _replaced(row)]) + " |" for row in of_mode]
+        ways, eager = _ways(of_mode, "ms"), any("eager_gain" in row for row in of_mode)
+        gains = [*([("over eager", "eager_gain")] if eager else []), ("gain", "gain")]
+        lines += ["", title, "", *_head(["model", "batch", "params", *ways, *(title for title, _ in gains), "calls replaced"])]
+        figures = lambda row: [*(_ms(row, way) for way in ways), *(_gain(row, figure) for _, figure in gains), _replaced(row)]  # noqa: E731
+        lines += ["| " + " | ".join([*_name(row), *figures(row)]) + " |" for row in of_mode]
         lines += _means(of_mode)
     return lines
 

@@ -224,11 +224,13 @@ class Row:
 
     @staticmethod
     def _compare(row: dict[str, Any], samples: Samples) -> None:
-        """Notes the gain of the best of vitune's ways."""
+        """Notes the gain of the best of vitune's ways, and that of the eager step with the drop-in over the one without."""
         ours = min((name for name in OURS if name in row["ms"]), key=lambda name: row["ms"][name]["ms"], default=None)
         found = gain(samples, PEERS, ours) if ours else None
         if found:
             row["gain"] = {"of": ours, **found}
+        if eager := gain(samples, ("eager",), "vitune_eager"):
+            row["eager_gain"] = eager
 
 
 def _why_left_out(way: Way, mode: str, ways: Sequence[Way], left_out: Mapping[str, str]) -> str | None:

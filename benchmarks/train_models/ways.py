@@ -35,6 +35,18 @@ def _by_vitunes_step(training: Training) -> tuple[Step, Any]:
     return lambda: step(training.images, training.labels), compiled
 
 
+def _by_drop_in(training: Training) -> tuple[Step, Any]:
+    import vitune.torch
+
+    step = training.step(training.model)
+
+    def run() -> Any:
+        with vitune.torch.enabled(timm=True, training=True):
+            return step()
+
+    return run, None
+
+
 #: Training -> (its step, what vitune.report() takes or None).
 BUILDS: dict[str, Callable[[Training], tuple[Step, Any]]] = {
     "eager": lambda training: (training.step(training.model), None),
@@ -42,6 +54,7 @@ BUILDS: dict[str, Callable[[Training], tuple[Step, Any]]] = {
     "reduce": _by_torch("reduce-overhead"),
     "max": _by_torch("max-autotune"),
     "max_without_graphs": _by_torch("max-autotune-no-cudagraphs"),
+    "drop_in": _by_drop_in,
     "vitune": _by_vitune(False),
     "vitune_in_graph": _by_vitune(True),
     "vitune_step": _by_vitunes_step,
@@ -76,6 +89,7 @@ WAYS = (
     Way("compile_step_graph", "default", whole=True),
     Way("vitune_compile", "vitune", "vitune_in_graph"),
     Way("vitune_compile_training", "vitune_in_graph"),
+    Way("vitune_eager", "drop_in", "drop_in"),
     Way("compile_max", "max", "max_without_graphs", searched=True, records=True),
 )
 OURS = tuple(way.name for way in WAYS if way.name.startswith("vitune"))

@@ -95,12 +95,13 @@ class RowTest(unittest.TestCase):
     def test_every_way_has_its_figures_in_its_modes(self):
         found = self.measure(searched=True)
         self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile", "vitune_compile_training",
-                                                      "vitune_train_step", "compile_max"})  # fmt: skip
-        self.assertEqual(set(found["graph"]["ms"]), {"eager", "compile_default", "vitune_compile", "compile_max"})
+                                                      "vitune_eager", "vitune_train_step", "compile_max"})  # fmt: skip
+        self.assertEqual(set(found["graph"]["ms"]), {"eager", "compile_default", "vitune_compile", "vitune_eager", "compile_max"})
         for mode, ours in zip((found["called"], found["graph"]), ("vitune_train_step", "vitune_compile")):
             self.assertEqual(mode["failed"], {})
             self.assertEqual(mode["ms"]["eager"], {"ms": 2.0, "low": 2.0, "high": 2.0})
             self.assertEqual((mode["gain"]["of"], mode["gain"]["times"]), (ours, 1.0))
+            self.assertEqual((mode["eager_gain"]["over"], mode["eager_gain"]["times"]), ("eager", 1.0))
             self.assertEqual(mode["replaced"], {"vitune": {"replaced": 0, "known": 3}})
             self.assertEqual(set(mode["peak_gb"]), set(mode["ms"]))
             self.assertEqual((set(mode["idle_ms"]), mode["idle_ms"]["eager"], mode["in_a_row"]["eager"]), (set(mode["ms"]), 2.0, row.LEAST_IN_A_ROW))
@@ -126,8 +127,8 @@ class RowTest(unittest.TestCase):
         for name, build in self.builds.items():
             self.builds[name] = lambda training, name=name, build=build: made.append(name) or build(training)
         self.measure()
-        self.assertEqual(sorted(made), ["default", "eager", "reduce", "vitune", "vitune_in_graph", "vitune_step"])
-        self.assertEqual(self.captures.made, 3)  # eager, default (also as compile_step_graph), vitune
+        self.assertEqual(sorted(made), ["default", "drop_in", "eager", "reduce", "vitune", "vitune_in_graph", "vitune_step"])
+        self.assertEqual(self.captures.made, 4)  # eager with and without us, default (also as compile_step_graph), vitune
 
     def test_memory_is_a_steps_over_what_stands_and_what_stands(self):
         with mock.patch.object(self.training, "standing_bytes", lambda: 2 * BYTES):
@@ -161,12 +162,12 @@ class RowTest(unittest.TestCase):
     def test_a_capture_that_fails_costs_graphs_alone(self):
         self.captures.fails = RuntimeError("operation not permitted when stream is capturing")
         found = self.measure()
-        self.assertEqual(set(found["graph"]["failed"]), {"eager", "compile_default", "vitune_compile"})
+        self.assertEqual(set(found["graph"]["failed"]), {"eager", "compile_default", "vitune_compile", "vitune_eager"})
         self.assertEqual(found["graph"]["ms"], {})
         self.assertEqual(set(found["called"]["failed"]), {"compile_step_graph"})
         self.assertIn("compile_default", found["called"]["ms"])
         self.assertEqual(set(found["called"]["kinds_us"]), {"eager", "compile_default", "compile_reduce", "vitune_compile", "vitune_compile_training",
-                                                           "vitune_train_step"})
+                                                           "vitune_eager", "vitune_train_step"})
 
     def test_a_replay_that_does_not_write_its_loss_is_no_step(self):
         def capture(captures, step):
@@ -242,7 +243,7 @@ class RowTest(unittest.TestCase):
         found = self.measure(left_out={"vitune_compile as graph": why, "vitune_compile_training as called": why})
         self.assertEqual(found["graph"]["failed"], {"vitune_compile": why})
         self.assertEqual((made, found["called"]["failed"]), ([], {"vitune_compile_training": why}))
-        self.assertEqual((set(found["graph"]["ms"]), "vitune_compile" in found["called"]["ms"]), ({"eager", "compile_default"}, True))
+        self.assertEqual((set(found["graph"]["ms"]), "vitune_compile" in found["called"]["ms"]), ({"eager", "compile_default", "vitune_eager"}, True))
 
     def test_a_step_graph_is_left_out_with_the_graph_that_it_replays(self):
         rows = self.measure(left_out={"compile_default as graph": "lost"})
@@ -323,7 +324,7 @@ class RowTest(unittest.TestCase):
         self.assertEqual(list(found), ["called"])
         self.assertEqual((found["called"]["failed"], found["called"]["peak_gb"], found["called"]["kinds_us"]), ({}, {}, {}))
         self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile", "vitune_compile_training",
-                                                      "vitune_train_step"})  # fmt: skip
+                                                      "vitune_eager", "vitune_train_step"})  # fmt: skip
         self.assertEqual(compiled, [(None, False), ("reduce-overhead", False)])
         self.assertEqual(found["called"]["loss"]["eager"], found["called"]["loss"]["default"])
         for was, each in zip(before, self.training.model.parameters()):  # at a rate of 0 all ways have the same weights

@@ -112,7 +112,7 @@ class SessionTest(unittest.TestCase):
         statuses, found = self.processes("reduce", "vitune_step")
         for each in found["rows"]:
             self.assertEqual(each["failed"], {name: why.format(name) for name in ("compile_reduce", "vitune_train_step")})
-            self.assertEqual(set(each["ms"]), {"eager", "compile_default", "compile_step_graph", "vitune_compile", "vitune_compile_training"})
+            self.assertEqual(set(each["ms"]), {"eager", "compile_default", "compile_step_graph", "vitune_compile", "vitune_compile_training", "vitune_eager"})
         self.assertEqual((len(found["rows"]), statuses[:-1]), (2, [POISONED] * 4))
         self.assertEqual((found["unfinished"], found["at_work"], found["tries"], found["left_out"]), ([], None, {}, {}))
 
