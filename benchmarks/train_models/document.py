@@ -20,6 +20,8 @@ COMMAND = "train_models"
 _LISTS = ("rows", "losses", "unfinished")
 _ROW = {"model": str, "batch": int, "params": str, "mode": str, "ms": dict, "peak_gb": dict, "kinds_us": dict, "failed": dict}
 SEARCHED = "compile_max"  #: the way whose compiling takes minutes
+DROP_IN = "vitune_eager"  #: the way that is measured beside the eager step alone too
+_OF_WAYS = ("ms", "peak_gb", "host_ms", "idle_ms", "in_a_row")
 
 
 def new(device: dict[str, Any], versions: dict[str, Any], date: str, method: dict[str, str]) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def new_row(mode: str) -> dict[str, Any]:
 
 def add(document: dict[str, Any], task: Task, rows: list[dict[str, Any]]) -> None:
     """What a task gave, under its name. One that searched takes the place of the row without; where it gave nothing, that one stays
-    and says why."""
+    and says why. The eager step alone goes into the row that is there."""
     name: dict[str, Any] = {"model": task.model, "batch": task.batch}
     if task.kind != "losses":
         name["params"] = task.params
@@ -54,7 +56,12 @@ def add(document: dict[str, Any], task: Task, rows: list[dict[str, Any]]) -> Non
         for row in earlier:
             row["failed"][SEARCHED] = rows[0]["failed"][""]
         return
-    document[list_] = [row for row in document[list_] if row not in earlier] + [name | row for row in rows]
+    rows = [name | row for row in rows]
+    if task.kind == "eager":
+        document[list_], rows = _with_eager(document[list_], rows)
+    else:
+        earlier += [row for row in document[list_] if _name_of(row) == wanted and _is_eager(row)]
+    document[list_] = [row for row in document[list_] if row not in earlier] + rows
 
 
 def failed(task: Task, reason: str) -> dict[str, Any]:
@@ -66,23 +73,47 @@ def done(document: dict[str, Any], task: Task) -> bool:
     """Whether it is in there, failed or not."""
     wanted = _of(task)
     found = [row for row in document[_list_of(task)] if _name_of(row) == wanted]
-    return any(map(_searched, found)) if task.kind == "searched" else bool(found)
+    if task.kind == "eager":
+        return any(DROP_IN in row["ms"] or DROP_IN in row["failed"] for row in found)
+    return any(map(_searched, found)) if task.kind == "searched" else any(not _is_eager(row) for row in found)
 
 
 def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One of several runs on alike machines: of what more than one measured, the last one's rows, but those with a search before
-    those without. Tries of what did not end count on. Raises BadDocument."""
+    those without. The eager step alone goes into the row that is there. Tries of what did not end count on. Raises BadDocument."""
     tries = {name: count for document in documents for name, count in document["tries"].items()}
     result = dict(documents[0], at_work=None, tries=tries, unfinished=[])
     for other in documents[1:]:
         of_models.alike(result, other)
         for name in ("rows", "losses"):
             kept = {_name_of(row) for row in result[name] if _searched(row)} - {_name_of(row) for row in other[name] if _searched(row)}
-            more = [row for row in other[name] if _name_of(row) not in kept]
+            result[name], new = _with_eager(result[name], other[name])
+            more = [row for row in new if _name_of(row) not in kept]
             again = {_name_of(row) for row in more}
             result[name] = [row for row in result[name] if _name_of(row) not in again] + more
         result["date"] = max(result["date"], other["date"])
     return result
+
+
+def _is_eager(row: dict[str, Any]) -> bool:
+    """Whether it has nothing but the eager step, without and with the drop-in."""
+    return DROP_IN in row.get("ms", {}) and "compile_default" not in row["ms"]
+
+
+def _with_eager(rows: list[dict[str, Any]], more: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows with the drop-in's figures of those in `more` that have the eager step alone, and the rest of `more`."""
+    eager = {(_name_of(row), row["mode"]): row for row in more if _is_eager(row)}
+    there = {(_name_of(row), row["mode"]) for row in rows if "mode" in row} & eager.keys()
+    rest = [row for row in more if not _is_eager(row) or (_name_of(row), row["mode"]) not in there]
+    return [_joined(row, eager.get((_name_of(row), row.get("mode")))) for row in rows], rest
+
+
+def _joined(row: dict[str, Any], eager: dict[str, Any] | None) -> dict[str, Any]:
+    """Its gain is over the eager step of its own run."""
+    if eager is None:
+        return row
+    figures = {name: row.get(name, {}) | {DROP_IN: eager[name][DROP_IN]} for name in _OF_WAYS if DROP_IN in eager.get(name, {})}
+    return row | figures | {name: eager[name] for name in ("eager_gain",) if name in eager}
 
 
 def _searched(row: dict[str, Any]) -> bool:

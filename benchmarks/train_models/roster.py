@@ -12,7 +12,7 @@ PARAMS = ("amp", "bf16")  #: fp32 weights under autocast to bf16; bf16 weights
 @dataclasses.dataclass(frozen=True)
 class Task:
     """Steps of a model at a batch, kind "steps"; the same once more with compile_max among its ways, whose search takes many minutes,
-    "searched"; or how its loss falls beside fp32, "losses"."""
+    "searched"; the eager step alone, without and with the drop-in, "eager"; or how its loss falls beside fp32, "losses"."""
 
     kind: str
     model: str
@@ -23,7 +23,7 @@ class Task:
     def __str__(self) -> str:
         if self.kind == "losses":
             return f"losses {self.model}"
-        return f"{'searched ' if self.kind == 'searched' else ''}{self.model} b{self.batch} {self.params}"
+        return f"{self.kind + ' ' if self.kind != 'steps' else ''}{self.model} b{self.batch} {self.params}"
 
     @property
     def later(self) -> bool:
@@ -72,13 +72,14 @@ LOSSES = [
 
 
 def tasks_of(text: str) -> list[Task]:
-    """Those that "MODEL:BATCH[:PARAMS],searched/MODEL:BATCH[:PARAMS],losses/MODEL:BATCH" names. Raises ValueError."""
+    """Those that "MODEL:BATCH[:PARAMS],searched/MODEL:BATCH[:PARAMS],eager/MODEL:BATCH[:PARAMS],losses/MODEL:BATCH" names. Raises
+    ValueError."""
     found = []
     for word in text.split(","):
         name, *rest = word.split(":")
         kind, _, model = name.rpartition("/")
         batch, params = (*rest, "amp")[:2] if 1 <= len(rest) <= 2 else ("", "")
-        if kind not in ("", "searched", "losses") or not model or not batch.isdigit() or int(batch) < 1 or params not in PARAMS:
-            raise ValueError(f"'{word}' is no MODEL:BATCH, MODEL:BATCH:bf16, searched/MODEL:BATCH or losses/MODEL:BATCH")
+        if kind not in ("", "searched", "eager", "losses") or not model or not batch.isdigit() or int(batch) < 1 or params not in PARAMS:
+            raise ValueError(f"'{word}' is no MODEL:BATCH, MODEL:BATCH:bf16, searched/MODEL:BATCH, eager/MODEL:BATCH or losses/MODEL:BATCH")
         found.append(Task(kind or "steps", model, int(batch), params))
     return found

@@ -19,7 +19,7 @@ from . import kinds
 from .document import new_row
 from .graph import Captures
 from .step import Step, Training
-from .ways import BUILDS, OURS, PEERS, Way, replaced
+from .ways import BUILDS, EAGER, OURS, PEERS, Way, replaced
 
 #: How far a way's loss, and the norm of its gradients, may be from those of the first one that ran: rounding, and dropout's chance.
 LOSS, NORM = 0.05, 1.5
@@ -225,11 +225,11 @@ class Row:
     @staticmethod
     def _compare(row: dict[str, Any], samples: Samples) -> None:
         """Notes the gain of the best of vitune's ways, and that of the eager step with the drop-in over the one without."""
-        ours = min((name for name in OURS if name in row["ms"]), key=lambda name: row["ms"][name]["ms"], default=None)
+        ours = min((name for name in OURS if name in row["ms"] and name not in EAGER), key=lambda name: row["ms"][name]["ms"], default=None)
         found = gain(samples, PEERS, ours) if ours else None
         if found:
             row["gain"] = {"of": ours, **found}
-        if eager := gain(samples, ("eager",), "vitune_eager"):
+        if eager := gain(samples, EAGER[:1], EAGER[1]):
             row["eager_gain"] = eager
 
 

@@ -51,7 +51,7 @@ class Session(Tasks):
         row = Row(training, self._clock, MOST_SECONDS, self._chance)
         chosen = sdpa.fastest(row.eager_ms, self._clock) if self._device == "cuda" else {"order": None}
         with sdpa.preferring(chosen["order"]):
-            found = row.measure(ways_of(task.kind == "searched"), self.left_out(task))
+            found = row.measure(ways_of(task.kind), self.left_out(task))
             more = {"sdpa": chosen} | self._floors(training)
         return [each | more for each in found]
 
@@ -71,5 +71,7 @@ class Session(Tasks):
         words += [f"{name} {spread['mean']:.4f}" for name, spread in found.get("distance", {}).items()]
         if found.get("gain"):
             words.append("x{times:.3f} [{low:.3f}, {high:.3f}]".format_map(found["gain"]))
+        if found.get("eager_gain"):
+            words.append("eager x{times:.3f} [{low:.3f}, {high:.3f}]".format_map(found["eager_gain"]))
         words += [f"{name or 'all'}: FAILED {reason[:120]}" for name, reason in found["failed"].items()]
         return "  ".join(words)

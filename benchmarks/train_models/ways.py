@@ -93,12 +93,15 @@ WAYS = (
     Way("compile_max", "max", "max_without_graphs", searched=True, records=True),
 )
 OURS = tuple(way.name for way in WAYS if way.name.startswith("vitune"))
+EAGER = ("eager", "vitune_eager")  #: ways that compile nothing
 PEERS = tuple(way.name for way in WAYS if way.name not in OURS)
 
 
-def ways_of(searched: bool) -> tuple[Way, ...]:
-    """Those that a row has."""
-    return tuple(way for way in WAYS if searched or not way.searched)
+def ways_of(kind: str) -> tuple[Way, ...]:
+    """Those that a row of a task of this kind has."""
+    if kind == "eager":
+        return tuple(way for way in WAYS if way.name in EAGER)
+    return tuple(way for way in WAYS if kind == "searched" or not way.searched)
 
 
 def replaced(compiled: Any) -> dict[str, int]:

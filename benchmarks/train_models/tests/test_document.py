@@ -52,6 +52,24 @@ class DocumentTest(unittest.TestCase):
         document.write(made, self.path)
         self.assertEqual(document.read(self.path), made)
 
+    def test_the_eager_step_alone_goes_into_the_row_that_is_there(self):
+        task, alone = Task("eager", "a", 8), row("a", 8, eager=3.0, vitune_eager=2.0) | {"eager_gain": {"times": 1.5}}
+        made = document_of(row("a", 8, "called", eager=9.0), row("a", 8, eager=2.5, compile_default=1.0))
+        other = json.loads(json.dumps(made))
+        self.assertFalse(document.done(made, task))
+        document.add(made, task, [{name: alone[name] for name in alone if name not in ("model", "batch", "params")}])
+        for each in (made, document.merged([other, document_of(alone)])):
+            self.assertTrue(document.done(each, task))
+            self.assertEqual([found["mode"] for found in each["rows"]], ["called", "graph"])
+            found = each["rows"][1]
+            self.assertEqual({way: time["ms"] for way, time in found["ms"].items()}, {"eager": 2.5, "compile_default": 1.0, "vitune_eager": 2.0})
+            self.assertEqual(found["eager_gain"], {"times": 1.5})
+        fresh = document_of()
+        document.add(fresh, task, [alone])
+        self.assertEqual((document.done(fresh, task), document.done(fresh, A)), (True, False))
+        document.add(fresh, A, [document.new_row("called"), document.new_row("graph")])
+        self.assertEqual(([found["ms"] for found in fresh["rows"]], document.done(fresh, A)), ([{}, {}], True))
+
     def test_a_search_takes_the_place_of_the_row_without_and_leaves_it_where_it_fails(self):
         task = Task("searched", "a", 8)
         made = document_of(row("a", 8, "called", eager=1.0), row("a", 8, eager=2.0), row("b", 8, eager=3.0))

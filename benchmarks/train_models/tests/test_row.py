@@ -88,12 +88,12 @@ class RowTest(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def measure(self, searched=False, clock=None, left_out={}):
+    def measure(self, kind="steps", clock=None, left_out={}):
         found = row.Row(self.training, clock or self.clock, 0.0, random.Random(1))
-        return {each["mode"]: each for each in found.measure(ways.ways_of(searched), left_out)}
+        return {each["mode"]: each for each in found.measure(ways.ways_of(kind), left_out)}
 
     def test_every_way_has_its_figures_in_its_modes(self):
-        found = self.measure(searched=True)
+        found = self.measure("searched")
         self.assertEqual(set(found["called"]["ms"]), {"eager", "compile_default", "compile_reduce", "compile_step_graph", "vitune_compile", "vitune_compile_training",
                                                       "vitune_eager", "vitune_train_step", "compile_max"})  # fmt: skip
         self.assertEqual(set(found["graph"]["ms"]), {"eager", "compile_default", "vitune_compile", "vitune_eager", "compile_max"})
@@ -108,6 +108,10 @@ class RowTest(unittest.TestCase):
         self.assertEqual(found["graph"]["kinds_us"]["eager"], {"gemm": 8.0, "optimizer": 2.0})
         self.assertEqual(set(found["called"]["kinds_us"]), {"compile_reduce", "vitune_compile_training", "vitune_train_step"})  # the others' are those of their graphs
         self.assertNotIn("compile_max", self.measure()["called"]["ms"])
+
+    def test_the_eager_step_alone_has_the_gain_of_the_drop_in_and_no_other(self):
+        for mode in self.measure("eager").values():
+            self.assertEqual((set(mode["ms"]), mode["eager_gain"]["over"], mode.get("gain"), mode["failed"]), ({*ways.EAGER}, "eager", None, {}))
 
     def test_steps_in_a_row_fill_a_block_by_the_own_time_of_each_way(self):
         ms = {"eager": 30.0, "compile_default": 8.0, "vitune_train_step": 4.0, "compile_step_graph": 0.1}
