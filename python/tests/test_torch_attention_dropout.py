@@ -48,11 +48,11 @@ def operands(heads=2, kv_heads=2, nq=9, nk=9, d=8, batch=2, dtype=torch.float64)
 @needs_torch
 class MaskTest(unittest.TestCase):
     def test_philox_gives_the_known_answers(self):
-        """Of the authors' kat_vectors."""
-        answers = {((0,) * 4, (0,) * 2): (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8),
-                   ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2): (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+        """Of the authors' kat_vectors, for seven rounds."""
+        answers = {((0,) * 4, (0,) * 2): (0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48),
+                   ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2): (0x5207DDC2, 0x45165E59, 0x4D8EE751, 0x8C52F662),
                    ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)):
-                       (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)}
+                       (0x4DFCCABA, 0x190A87F0, 0xC47362BA, 0xB6B5242A)}
         for given, want in answers.items():
             counter, key = (tuple(map(torch.tensor, each)) for each in given)
             self.assertEqual(tuple(word.item() for word in dropout_mask.philox(counter, key)), want)

@@ -10,10 +10,10 @@
 
 namespace vitune {
 
-// Word `word` of Philox4x32-10.
+// Word `word` of Philox4x32-7.
 __device__ inline RefU32 ref_philox(RefU32 c0, RefU32 c1, RefU32 c2, RefU32 c3, RefU32 k0,
                                     RefU32 k1, int word) {
-  for (RefU32 round = 0; round < 10; ++round) {
+  for (RefU32 round = 0; round < 7; ++round) {
     const RefU64 a = RefU64(c0) * 3528531795u, b = RefU64(c2) * 3449720151u;
     c0 = RefU32(b >> 32) ^ c1 ^ (k0 + round * 2654435769u);
     c2 = RefU32(a >> 32) ^ c3 ^ (k1 + round * 3144134277u);

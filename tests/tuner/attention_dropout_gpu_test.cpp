@@ -50,7 +50,7 @@ constexpr char kDkvSm90[] = "attention_backward/dkv_sm90.cuh";
 // Mistakes in the draw, whatever the kernel: numbers of another generator, seed, offset, head or
 // threshold, rows and keys exchanged, bytes of the other thread's cell.
 constexpr Mistake kOfTheDraw[] = {
-    {kPhilox, "round < 10", "round < 9"},
+    {kPhilox, "round < 7", "round < 6"},
     {kPhilox, "key0 += 0x9e3779b9u", "key0 += 0x9e3779b8u"},
     {kPhilox, "^ c[1] ^ key0", "^ key0"},
     {kDraw, "key1 = seed.y + at.y", "key1 = seed.y"},

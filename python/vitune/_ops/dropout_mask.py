@@ -1,6 +1,6 @@
 # python/vitune/_ops/dropout_mask.py -- Which weights attention with dropout keeps, as templates/attention/dropout.cuh has it.
 # SPDX-License-Identifier: Apache-2.0
-"""A random byte belongs to each score, a function of seed, offset, head, row and key: Philox4x32-10 (Salmon et al., "Parallel random numbers: as
+"""A random byte belongs to each score, a function of seed, offset, head, row and key: Philox4x32-7 (Salmon et al., "Parallel random numbers: as
 easy as 1, 2, 3", 2011) gives those of sixteen scores at once. A score is kept where its byte is not below 256 p, so that p is a multiple of 1/256
 (FlashAttention-2 spends a byte for each score too), and what is kept is multiplied by 1 / (1 - p) of that very p."""
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _product(a: Tensor, multiplier: int) -> tuple[Tensor, Tensor]:
 def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four words of 32 bits, as int64 all of them."""
     (a, b, c, d), (x, y) = counter, key
-    for _ in range(10):
+    for _ in range(7):
         (first, low), (second, lower) = _product(a, _MULTIPLIERS[0]), _product(c, _MULTIPLIERS[1])
         a, b, c, d = second ^ b ^ x, lower, first ^ d ^ y, low
         x, y = (x + _WEYL[0]) & _LOW, (y + _WEYL[1]) & _LOW
