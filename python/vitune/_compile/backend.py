@@ -20,7 +20,7 @@ from .._runtime.errors import InvalidArgument, VituneError, reason_of
 from .._runtime.structs import NOT_TUNED_HERE, VERSION
 from . import by_name, checkpoints, device_bound, inputs as graph_inputs
 from .folded_parameters import FoldedParameters, FoldCache
-from .patterns import benchmark, dead_rows, distinct, every, subgraph, tokens, unfrozen
+from .patterns import benchmark, dead_rows, distinct, every, stems, subgraph, tokens, unfrozen
 from .patterns.benchmark import Times
 from .patterns.layouts import leave_misfits
 from .patterns.match import (FusionPattern, Match, NoMatch, Rewrite, copied, gradients_at, is_transformed, module_of, value_of,
@@ -118,6 +118,7 @@ class Backend:
         layers around windows) is looked at in the graph as it is then."""
         calls, errors = [], []
         left_out = dead_rows.leave_out(module)
+        laid_out = [] if self._as_told else stems.lay_out(module)
         copies = tokens.lay_out(module)
         passes = tuple(each for each in every.PATTERNS if each.spans), tuple(each for each in every.PATTERNS if not each.spans)
         places = [(module, operators) for operators in passes]
@@ -138,7 +139,7 @@ class Backend:
             tokens.take_out(module, copies)
         given = (value_of(node) for node in prepared.inputs if not node.name.startswith("l_self_"))
         shapes = ", ".join(str(list(value.shape)) for value in given if isinstance(value, torch.Tensor))
-        return Graph(shapes, tuple(calls), "; ".join(errors), str(left_out or ""))
+        return Graph(shapes, tuple(calls), "; ".join(errors), str(left_out or ""), "; ".join(map(str, laid_out)))
 
     def _waits_for_device(self, graphs: Sequence[tuple[fx.GraphModule, Any]], prepared: FoldedParameters) -> bool:
         """True if the GPU has so much to do in the places that train that a step outside of CUDA graphs waits for it."""

@@ -69,13 +69,13 @@ class Graph:
     calls: tuple[Call, ...]
     error: str = ""  #: why calls that would have been replaced were left to Inductor, all together
     dead_rows: str = ""  #: which calls compute fewer rows than the model's, since nothing reads the others
+    stems: str = ""  #: which convolutions lie otherwise than the model's, with their times
 
     def __str__(self) -> str:
         lines = [f"graph of {self.inputs}: {sum(call.replaced for call in self.calls)} of {len(self.calls)} known calls replaced"]
         if self.error:
             lines.append(f"   left to Inductor together: {self.error}")
-        if self.dead_rows:
-            lines.append(f"   {self.dead_rows}")
+        lines += [f"   {note}" for note in (self.dead_rows, self.stems) if note]
         lines += [f"{count:4d} x {text}" for text, count in Counter(str(call) for call in self.calls).items()]
         return "\n".join(lines)
 
@@ -83,7 +83,7 @@ class Graph:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a row per call, equal ones once."""
-        head, *notes = str(self).split("\n")[:1 + bool(self.error) + bool(self.dead_rows)]
+        head, *notes = str(self).split("\n")[:1 + sum(map(bool, (self.error, self.dead_rows, self.stems)))]
         rows = "".join(_html_row(call, count) for call, count in Counter(map(_alike, self.calls)).items())
         titles = "".join(f"<th>{title}</th>" for title in ("calls", "call", "", "kernel", "here, us", "PyTorch's, us", "problem"))
         return (f"<p>{html.escape(head)}</p>" + "".join(f"<p>{html.escape(note.strip())}</p>" for note in notes)

@@ -84,7 +84,8 @@ FORMULAS: dict[str, Callable[..., int]] = {
     "act_linear_train": _act_linear,
     **dict.fromkeys(("linear_input_grad", "linear_act_input_grad"), _input_grad),
     **dict.fromkeys(("linear_weight_grad", "linear_scale_weight_grad"), _weight_grad),
-    **dict.fromkeys(("norm", "norm_train", "sum_norm_train", "norm_backward", "group_norm", "layer_norm_or_torch", "empty_as_torchs"), _nothing),
+    **dict.fromkeys(("norm", "norm_train", "sum_norm_train", "norm_backward", "group_norm", "layer_norm_or_torch", "empty_as_torchs",
+                     "max_pool_train", "max_pool_backward"), _nothing),
 }
 
 

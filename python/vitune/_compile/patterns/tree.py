@@ -44,6 +44,8 @@ def _operation(name: str, functions: tuple[Any, ...], methods: str = "", rest: O
 _operation("linear", (F.linear,), input=None, weight=None, bias=None)
 _operation("addmm", (torch.addmm,), input=None, mat1=None, mat2=None, beta=1, alpha=1)
 _operation("conv2d", (torch.conv2d, F.conv2d), input=None, weight=None, bias=None, stride=1, padding=0, dilation=1, groups=1)
+_operation("max_pool2d", (F.max_pool2d, torch.max_pool2d), input=None, kernel_size=None, stride=None, padding=0, dilation=1,
+           ceil_mode=False, return_indices=False)
 _operation("layer_norm", (originals.layer_norm, torch.layer_norm), input=None, normalized_shape=None, weight=None, bias=None, eps=1e-5,
            cudnn_enable=True)
 _operation("rms_norm", (originals.rms_norm, torch.rms_norm), input=None, normalized_shape=None, weight=None,
