@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import gc
 import random
@@ -48,6 +47,7 @@ class Row:
         self._training, self._clock, self._seconds, self._chance = training, clock, seconds, chance
         self._has_graphs = "graph" in clock.modes
         self._captures = Captures(training) if self._has_graphs else None
+        self._within: dict[str, Callable[[], Any]] = {}  # way -> where its steps run
         self._built: dict[str, Any] = {}  # build -> its step, or why there is none
         self._graphs: dict[str, Any] = {}  # build -> its graph, loss and memory, or why there is none
         self._peak: dict[str, float | None] = {}
@@ -94,14 +94,15 @@ class Row:
         if left_out:
             row["failed"][way.name] = left_out
             return
-        build, self._doing = way.build(mode), "prepared"
+        build, self._doing, self._within[way.name] = way.build(mode), "prepared", way.within
         try:
-            if mode == "graph":
-                prepared = self._as_graph(build)
-            elif way.whole and self._has_graphs:
-                prepared = self._copied_into(build)
-            else:
-                prepared = self._called(build)
+            with way.within():
+                if mode == "graph":
+                    prepared = self._as_graph(build)
+                elif way.whole and self._has_graphs:
+                    prepared = self._copied_into(build)
+                else:
+                    prepared = self._called(build)
         except Exception as reason:
             row["failed"][way.name] = str(reason) if isinstance(reason, _Failed) else sentence(reason)
             alive(self._clock, self._doing, way.name, mode)
@@ -207,10 +208,10 @@ class Row:
         """Where the time goes, of the ways that are not told yet."""
         for name in row["ms"].keys() & runs.keys() - told:
             most = MOST_KERNELS if name in ("compile_default", *OURS) else 0  # of the others the kinds say enough
-            by_kind(row, name, runs[name], contextlib.nullcontext, self._clock, kinds.by_kind, most)
+            by_kind(row, name, runs[name], self._within[name], self._clock, kinds.by_kind, most)
 
     def _time(self, row: dict[str, Any], runs: dict[str, Any]) -> None:
-        within = dict.fromkeys(runs, contextlib.nullcontext)
+        within = {name: self._within[name] for name in runs}
         told = timed(row["mode"], runs, within, self._clock, self._seconds, self._chance, LEAST_IN_A_ROW, alone=True)
         row["failed"] |= told.failed
         for name, values in told.samples.items():

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -35,18 +37,6 @@ def _by_vitunes_step(training: Training) -> tuple[Step, Any]:
     return lambda: step(training.images, training.labels), compiled
 
 
-def _by_drop_in(training: Training) -> tuple[Step, Any]:
-    import vitune.torch
-
-    step = training.step(training.model)
-
-    def run() -> Any:
-        with vitune.torch.enabled(timm=True, training=True):
-            return step()
-
-    return run, None
-
-
 #: Training -> (its step, what vitune.report() takes or None).
 BUILDS: dict[str, Callable[[Training], tuple[Step, Any]]] = {
     "eager": lambda training: (training.step(training.model), None),
@@ -54,11 +44,17 @@ BUILDS: dict[str, Callable[[Training], tuple[Step, Any]]] = {
     "reduce": _by_torch("reduce-overhead"),
     "max": _by_torch("max-autotune"),
     "max_without_graphs": _by_torch("max-autotune-no-cudagraphs"),
-    "drop_in": _by_drop_in,
+    "drop_in": lambda training: (training.step(training.model), None),
     "vitune": _by_vitune(False),
     "vitune_in_graph": _by_vitune(True),
     "vitune_step": _by_vitunes_step,
 }
+
+
+def _installed() -> AbstractContextManager[Any]:
+    import vitune.torch
+
+    return vitune.torch.enabled(timm=True, training=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +69,7 @@ class Way:
     #: Records graphs of its own when it is called. For these PyTorch gives back cuBLAS' workspaces, so that vitune's step captures anew; and it
     #: leaves accumulators of the parameters' gradients behind that belong to no capture, so that this fails: it comes after all others.
     records: bool = False
+    within: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext  #: where its steps run, one after the other
 
     def build(self, mode: str) -> str | None:
         """Of that mode."""
@@ -89,7 +86,7 @@ WAYS = (
     Way("compile_step_graph", "default", whole=True),
     Way("vitune_compile", "vitune", "vitune_in_graph"),
     Way("vitune_compile_training", "vitune_in_graph"),
-    Way("vitune_eager", "drop_in", "drop_in"),
+    Way("vitune_eager", "drop_in", "drop_in", within=_installed),
     Way("compile_max", "max", "max_without_graphs", searched=True, records=True),
 )
 OURS = tuple(way.name for way in WAYS if way.name.startswith("vitune"))

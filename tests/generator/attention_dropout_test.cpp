@@ -84,7 +84,7 @@ TEST(AttentionDropoutTest, EachFamilySaysWhetherItComputesIt) {
   const DeviceInfo device = device_of("sm_90");
   const std::vector<std::string> forward = {"sm80.streaming", "sm90_pipelined.streaming",
                                             "sm80.resident", "sm90_pipelined.resident"};
-  const std::vector<std::string> backward = {"sm80", "sm90"};
+  const std::vector<std::string> backward = {"sm80", "sm90", "sm90_one_pass"};
   for (const auto& [problem, expected] :
        {std::pair(kForward, forward), std::pair(kGradients, backward)}) {
     EXPECT_EQ(serving(parse_problem(problem), device), expected);

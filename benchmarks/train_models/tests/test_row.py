@@ -74,7 +74,7 @@ class _Captures:
 @needs("torch")
 class RowTest(unittest.TestCase):
     def setUp(self):
-        self.training, self.clock = training(), _Clock()
+        self.training, self.clock, self.inside = training(), _Clock(), []
         self.builds = dict.fromkeys(ways.BUILDS, lambda training: (training.step(training.model), None))
         self.compiled = mock.Mock(calls=[mock.Mock(replaced=False)] * 3)
         self.builds["vitune"] = lambda training: (training.step(training.model), self.compiled)
@@ -84,9 +84,16 @@ class RowTest(unittest.TestCase):
             mock.patch.object(row, "BUILDS", self.builds),
             mock.patch.object(row, "replaced", lambda compiled: {"replaced": 0, "known": len(compiled.calls)}),
             mock.patch.object(models_row, "BLOCK_MS", 0.0),
+            mock.patch("vitune.torch.enabled", self.installed),
         ):
             patch.start()
             self.addCleanup(patch.stop)
+
+    @contextlib.contextmanager
+    def installed(self, **words):
+        self.inside.append(words)
+        yield
+        self.inside.pop()
 
     def measure(self, kind="steps", clock=None, left_out={}):
         found = row.Row(self.training, clock or self.clock, 0.0, random.Random(1))
@@ -108,6 +115,20 @@ class RowTest(unittest.TestCase):
         self.assertEqual(found["graph"]["kinds_us"]["eager"], {"gemm": 8.0, "optimizer": 2.0})
         self.assertEqual(set(found["called"]["kinds_us"]), {"compile_reduce", "vitune_compile_training", "vitune_train_step"})  # the others' are those of their graphs
         self.assertNotIn("compile_max", self.measure()["called"]["ms"])
+
+    def test_steps_of_the_drop_in_alone_run_where_it_is_installed(self):
+        ran, build = {"eager": [], "drop_in": []}, ways.BUILDS["eager"]
+
+        def watched(name):
+            def make(training):
+                step = build(training)[0]
+                return lambda: ran[name].append(list(self.inside)) or step(), None
+            return make
+        self.builds |= {name: watched(name) for name in ran}
+        self.measure("eager")
+        self.assertEqual(({str(each) for each in ran["eager"]}, {str(each) for each in ran["drop_in"]}),
+                         ({"[]"}, {str([{"timm": True, "training": True}])}))
+        self.assertGreater(len(ran["drop_in"]), 8)
 
     def test_the_eager_step_alone_has_the_gain_of_the_drop_in_and_no_other(self):
         for mode in self.measure("eager").values():

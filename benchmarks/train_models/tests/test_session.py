@@ -35,6 +35,7 @@ class SessionTest(unittest.TestCase):
             mock.patch.object(losses, "STEPS", 3),
             mock.patch.object(session, "MOST_SECONDS", 0.0),
             mock.patch.object(models_row, "BLOCK_MS", 0.0),
+            mock.patch("vitune.torch.enabled", lambda **words: contextlib.nullcontext()),
         ):
             patch.start()
             self.addCleanup(patch.stop)
