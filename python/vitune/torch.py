@@ -98,7 +98,8 @@ class enabled:
 
     May be nested, entered again, and used inside of install(). A model may be compiled inside of it, with fullgraph=True
     too. timm=True also switches on the fused attention of timm's models where timm leaves it off, Swin and others, and gives NaFlexViT
-    sequences in the place of masks of padding. norms=False leaves norms PyTorch's. A FallbackWarning says once where the operators'
+    sequences in the place of masks of padding; models that live are looked for among all of Python's objects, which may take some tenths of a
+    second: enter it once, not for each step. norms=False leaves norms PyTorch's. A FallbackWarning says once where the operators'
     library, which serves them in inference, is missing.
     training: which calls that need a gradient are served: True, all; False, none; None, what those around it say, or else those that a CUDA
     graph captures. Of several inside one another, or inside of install(), the innermost that says something decides. Where blocks are
