@@ -208,6 +208,55 @@ class ChainTest(StemCase):
             seen = self.seen(Stem(gives_image=True).bfloat16(), images(dtype=torch.bfloat16))
         self.assertEqual([taken.count for taken in seen.taken], [2])
 
+    def test_results_that_share_memory_still_do(self):
+        x = images(dtype=torch.bfloat16)
+
+        class Both(Stem):
+            def forward(self, x):
+                image = self.image(x)
+                return image, self.tokens(image)
+
+        class BeforeAndAfter(Stem):
+            def forward(self, x):
+                before = self.second(self.first(x))
+                after = F.relu(before, True)
+                return before, after, self.norm(self.tokens(after))
+        for model in (Both().bfloat16(), BeforeAndAfter().bfloat16()):
+            with torch.no_grad():
+                seen = self.seen(model, x)
+                one, other, *_ = torch.compile(model, backend=Seen(), fullgraph=True)(x)
+                self.assertEqual((seen.is_as_before, one.untyped_storage()._cdata), (True, other.untyped_storage()._cdata))
+
+    def test_an_image_that_is_written_behind_a_pool_has_its_gradients(self):
+        class Written(Stem):
+            def image(self, x):
+                x = super().image(x)
+                x *= 2
+                return x
+        model, seen, x = Written().bfloat16(), Seen(), images(dtype=torch.bfloat16)
+        eager = copy.deepcopy(model)
+        for each in (eager, torch.compile(model, backend=seen, fullgraph=True)):
+            each(x).float().square().sum().backward()
+        self.assertEqual([(taken.count, taken.by_depth) for taken in seen.taken], [(2, 1)])
+        for (name, mine), right in zip(model.named_parameters(), eager.parameters()):
+            self.assertEqual(mine.grad is None, right.grad is None)
+            if right.grad is not None:
+                self.expect_close(mine.grad, right.grad, name)
+
+    def test_what_torch_func_transforms_keeps_its_pool(self):
+        convolution, x = nn.Conv2d(3, 16, 7, 2, 3).bfloat16(), images(dtype=torch.bfloat16)
+
+        def program(x):
+            image = convolution(x)
+            return torch.func.grad(lambda scale: (F.max_pool2d(F.relu(image), 3, 2, 1).flatten(2).transpose(1, 2) * scale).sum())(
+                torch.ones((), dtype=torch.bfloat16))
+        seen = Seen()
+        self.expect_close(torch.compile(program, backend=seen, fullgraph=True)(x), program(x))
+        self.assertFalse([node for node in seen.nodes if node.target is torch.ops.vitune.max_pool_train.default])
+        torch._dynamo.reset()
+        with mock.patch.object(backend, "compile_fx", without_inductor):
+            self.expect_close(vitune.compile(program, fullgraph=True)(x), program(x))  # tensors without a storage of their own
+
     def test_what_is_no_chain_to_tokens_stays_as_it_is(self):
         x = images(dtype=torch.bfloat16)
 
@@ -317,6 +366,18 @@ class DecisionTest(StemCase):
                 self.assertEqual([graph.stems for graph in report.graphs], [want])
                 self.assertEqual((f"\n   {said}" in str(report), f"<p>{said}</p>" in report._repr_html_()), (bool(want),) * 2)
 
+    def test_what_inductor_keeps_of_it_is_kept_for_this_release(self):
+        patches = []
+
+        def compile_fx(module, inputs, config_patches=None, **keywords):
+            patches.append(config_patches)
+            return module.forward
+        with mock.patch.object(backend, "compile_fx", compile_fx):
+            for model in (Stem().bfloat16(), nn.Linear(64, 64)):
+                torch._dynamo.reset()
+                vitune.compile(model, fullgraph=True)(images(64, 64, dtype=next(model.parameters()).dtype))
+        self.assertEqual(["post_grad_custom_post_pass" in each for each in patches], [True, False])
+
     def test_inductor_compiles_both_passes(self):
         model, x = Stem(), images()
         eager = copy.deepcopy(model)
@@ -386,7 +447,7 @@ class PoolTest(unittest.TestCase):
         for words in ((3, 2, 1), (2,), (3, 1, 1), (3, 2, 0, 1, True), (3, 2, 1, 1, True), (2, 3, 1), ((3, 2), (2, 1), (1, 0)), (3, 2, 0, 2)):
             for dtype, inplace in itertools.product((torch.float32, torch.bfloat16), (False, True)):
                 def program(x):
-                    return F.max_pool2d(F.relu(x * 1, inplace), *words)
+                    return F.max_pool2d(F.relu(x * 1, inplace), *words) * 1
                 with self.subTest(words=words, dtype=dtype, inplace=inplace):
                     x = self.numbers(dtype).requires_grad_()
                     is_rewritten, module = self.rewritten(program, x)
@@ -397,6 +458,23 @@ class PoolTest(unittest.TestCase):
                         results.append((y, torch.autograd.grad(y, x, torch.arange(y.numel()).view(y.shape).to(dtype))[0]))
                     for mine, right in zip(*results):
                         torch.testing.assert_close(mine, right, rtol=0, atol=0, equal_nan=True)
+
+    def test_what_relu_keeps_for_its_gradient_is_written_by_nobody(self):
+        def written(x):
+            y = F.max_pool2d(F.relu(x * 1), 2)
+            y.mul_(2)
+            return y
+
+        def written_as_a_view(x):
+            y = F.max_pool2d(F.relu(x * 1), 2)
+            y.flatten(2).transpose(1, 2).add_(1)
+            return y
+        for program in (written, written_as_a_view, lambda x: F.max_pool2d(F.relu(x * 1), 2)):
+            x = self.numbers(torch.float32)
+            self.assertEqual(self.rewritten(program, x)[0], True)
+            is_rewritten, module = self.rewritten(program, x.requires_grad_())
+            self.assertEqual(is_rewritten, False)
+            module(x).sum().backward()
 
     def test_what_is_seen_elsewhere_stays_as_it_is(self):
         def two_readers(x):

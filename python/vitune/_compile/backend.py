@@ -99,7 +99,7 @@ class Backend:
             graph = self._rewritten(module, prepared)
         patches = dict(self._inductor.config)
         served = [found for call in graph.calls if call.replaced for found in call.selections]
-        if served or graph.stems:
+        if served or graph.stems:  # a pool that trains is of this release's formula
             name = "post_grad_custom_post_pass"
             patches[name] = WinnersInCacheKey(served, patches.get(name) or getattr(inductor_config, name))
         still = graph_inputs.Inputs(module.graph, inputs, self._results) if graph_inputs.are_graphs(patches) else None

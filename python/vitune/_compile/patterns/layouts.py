@@ -201,9 +201,12 @@ class Layouts(fx.Interpreter):
         output = self._output()
         differ = [node for node in output.all_input_nodes
                   if node in self._changed and not _same_layout(value_of(node), self.env[node], but_ones=True)]
+        seen = collections.Counter(storage for node in output.all_input_nodes for storage in storages_of(node))
         orders = {node: self._order_before(node) for node in differ}
         for node, order in orders.items():
-            if order is None:
+            if any(seen[storage] > 1 for storage in storages_of(node)):
+                self._note(output, "it would no longer share its memory with another one", node)
+            elif order is None:
                 self._note(output, "it would have other strides", node)
         return {node: order for node, order in orders.items() if order is not None}
 

@@ -19,13 +19,20 @@ from .match import value_of
 
 def storage_of(node: fx.Node) -> Any:
     value = value_of(node)
-    return value.untyped_storage()._cdata if isinstance(value, Tensor) else node
+    return _unwrapped(value).untyped_storage()._cdata if isinstance(value, Tensor) else node
 
 
 def storages_in(value: Any) -> set[Any]:
     """Those of the tensors of a value, which may be several. Sparse ones have none that others share."""
     tensors = (leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor) and leaf.layout is torch.strided)
-    return {tensor.untyped_storage()._cdata for tensor in tensors}
+    return {_unwrapped(tensor).untyped_storage()._cdata for tensor in tensors}
+
+
+def _unwrapped(tensor: Tensor) -> Tensor:
+    """What torch.func put a tensor of its own around, which has no storage."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def storages_of(node: fx.Node) -> set[Any]:

@@ -20,7 +20,7 @@ from . import benchmark
 from .benchmark import Times
 from .layouts import Layouts
 from .match import Match, Rewrite, foreign, gradients_at, is_transformed, value_of, wants_gradient
-from .mutations import storages_of
+from .mutations import is_written_after, storages_of
 from .patches import patches_of
 from .space_to_depth import SpaceToDepth
 from .stems_race import Convolution, raced
@@ -182,10 +182,11 @@ def _pools(nodes: Sequence[fx.Node]) -> Iterator[Match]:
     """relu(max_pool2d(x)) in the place of each max_pool2d(relu(x)), if nothing else sees what relu gives or writes; and in training
     vitune's max pool, where it is of the windows that that has."""
     for pool in nodes:
-        if not is_op(pool, "max_pool2d") or arguments_of(pool)["return_indices"] is not False:
+        if not is_op(pool, "max_pool2d") or arguments_of(pool)["return_indices"] is not False or is_transformed(pool):
             continue
         relu, trains = arguments_of(pool)["input"], _is_trained_by_us(pool)
         is_behind = is_op(relu, "relu") and only_user(relu) is pool and _sees_a_pixel_in_each_window(pool) and _has_one_reader(relu)
+        is_behind = is_behind and not (wants_gradient(value_of(pool)) and _may_be_written(pool))
         if is_behind or trains:
             def build(graph: fx.Graph, pool: fx.Node = pool, relu: Optional[fx.Node] = relu if is_behind else None,
                       trains: bool = trains) -> list[fx.Node]:
@@ -216,3 +217,9 @@ def _has_one_reader(relu: fx.Node) -> bool:
     x, readers = arguments_of(relu)["input"], {relu, *relu.users}
     views = {node for node in relu.graph.nodes if not storages_of(node).isdisjoint(storages_of(x))}
     return only_user(x) is relu and views <= {x, relu} and len(gradients_at(relu.graph, frozenset(readers))) == 1
+
+
+def _may_be_written(pool: fx.Node) -> bool:
+    """Its result, in the graph or behind it: for its gradient relu keeps its result, and a pool does not."""
+    storages, output = storages_of(pool), pool.graph.find_nodes(op="output")[0]
+    return is_written_after(pool, storages) or any(not storages.isdisjoint(storages_of(node)) for node in output.all_input_nodes)
