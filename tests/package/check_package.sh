@@ -161,22 +161,13 @@ check_archive() {
   ! grep -qF .symtab "$work/sections" || fail "the command is not stripped"
 }
 
-# Nothing is optimised: what is shown is that it builds, and these two build the library anew.
-build_within() {
-  if command -v ccache > /dev/null; then set -- "$@" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
-  configure "$@" -DCMAKE_CXX_FLAGS=-O0 || fail "the project does not configure"
-  cmake --build "$work/build" > "$work/build.log" || { tail -n 40 "$work/build.log" >&2; fail "it does not build"; }
-  "$work/build/consumer"
-}
-
+# What it adds to a project is known once that is configured; fetch_content builds the same targets.
 check_add_subdirectory() {
-  build_within add_subdirectory -DVITUNE_SOURCE="$source"
-  cmake --install "$work/build" --prefix "$work/installed" > "$work/install.log"
-  [[ $(cd "$work/installed" && find . ! -type d) == ./bin/consumer ]] ||
-    fail "vitune installs files with a project that did not ask for it"
+  configure add_subdirectory -DVITUNE_SOURCE="$source" || fail "the project does not configure"
 }
 
-# The archive holds what a repository at this revision would.
+# The archive holds what a repository at this revision would. The library is built anew, of the archive alone; nothing is
+# optimised: what is shown is that it builds.
 check_fetch_content() {
   local list=(git -C "$source" ls-files -z --cached --others --exclude-standard)
   if ! "${list[@]}" > "$work/files" 2> /dev/null; then
@@ -187,7 +178,16 @@ check_fetch_content() {
     if [[ -e $file ]]; then printf '%s\0' "$file"; fi
   done < "$work/files" > "$work/there")
   tar -C "$source" --null -T "$work/there" --transform 's,^,vitune/,' -czf "$work/vitune.tar.gz"
-  build_within fetch_content -DVITUNE_ARCHIVE="$work/vitune.tar.gz"
+  local launcher=()
+  if command -v ccache > /dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  configure fetch_content -DVITUNE_ARCHIVE="$work/vitune.tar.gz" "${launcher[@]}" -DCMAKE_CXX_FLAGS=-O0 ||
+    fail "the project does not configure"
+  cmake --build "$work/build" > "$work/build.log" || { tail -n 40 "$work/build.log" >&2; fail "it does not build"; }
+  "$work/build/consumer"
+  "$work/build/consumer_c"
+  cmake --install "$work/build" --prefix "$work/installed" > "$work/install.log"
+  [[ $(cd "$work/installed" && find . ! -type d) == ./bin/consumer ]] ||
+    fail "vitune installs files with a project that did not ask for it"
 }
 
 case $name in
