@@ -172,6 +172,9 @@ class ModelTest(StemCase):
                 found = [node for node in seen.nodes if node.target is torch.ops.vitune.max_pool_train.default]
                 self.assertEqual((len(found), len(seen.taken)), (ours * wants, 1), (words, wants))
                 self.assertEqual(sum(is_op(node, "max_pool2d") for node in seen.nodes), 2 - ours * wants)
+        with mock.patch.object(stems.max_pool, "CAN_TRAIN", False):  # an older PyTorch
+            seen = self.seen(Stem().bfloat16(), images(dtype=torch.bfloat16))
+        self.assertEqual(sum(is_op(node, "max_pool2d") for node in seen.nodes), 2)
 
     def test_both_sides_of_a_race_are_the_same_convolution_with_its_gradients(self):
         self.seen(Stem().bfloat16(), images(dtype=torch.bfloat16))

@@ -17,6 +17,7 @@ from .._runtime.errors import Unsupported
 from . import flops
 
 WINDOWS = KERNEL, STRIDE, PADDING = 3, 2, 1  #: in both dimensions
+CAN_TRAIN = hasattr(inductor_prims, "_low_memory_max_pool_with_offsets")  #: of Inductor's, which had another one before
 
 
 def max_pool_by_torch(x: Tensor) -> tuple[Tensor, Tensor]:

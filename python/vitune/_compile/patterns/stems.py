@@ -203,7 +203,8 @@ def _pools(nodes: Sequence[fx.Node]) -> Iterator[Match]:
 def _is_trained_by_us(pool: fx.Node) -> bool:
     words = arguments_of(pool)
     windows = tuple(_pair(words[name]) for name in ("kernel_size", "stride", "padding", "dilation"))
-    return wants_gradient(value_of(pool)) and windows == tuple((size, size) for size in (*max_pool.WINDOWS, 1)) and not words["ceil_mode"]
+    ours = tuple((size, size) for size in (*max_pool.WINDOWS, 1))
+    return max_pool.CAN_TRAIN and wants_gradient(value_of(pool)) and windows == ours and not words["ceil_mode"]
 
 
 def _sees_a_pixel_in_each_window(pool: fx.Node) -> bool:
