@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -218,7 +218,7 @@ current = Pass()
 @torch.library.custom_op("vitune::linear", mutates_args=(), device_types="cuda")
 def linear_op(x: Tensor, weight: Tensor, bias: Optional[Tensor], scale: Optional[Tensor], residual: Optional[Tensor],
               activation: Optional[str], return_preactivation: bool, out_dtype: Optional[torch.dtype],
-              mean: Optional[Tensor] = None, rstd: Optional[Tensor] = None, weight_sums: Optional[Tensor] = None) -> list[Tensor]:
+              mean: Optional[Tensor] = None, rstd: Optional[Tensor] = None, weight_sums: Optional[Tensor] = None) -> List[Tensor]:
     return run(x, weight, bias, scale, residual, activation, return_preactivation, out_dtype, Norm(mean, rstd, weight_sums))
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -126,7 +126,7 @@ def run(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: O
 
 @torch.library.custom_op("vitune::norm", mutates_args=(), device_types="cuda")
 def norm_op(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool,
-            return_sum: bool, return_statistics: bool, out_dtype: Optional[torch.dtype]) -> list[Tensor]:
+            return_sum: bool, return_statistics: bool, out_dtype: Optional[torch.dtype]) -> List[Tensor]:
     return run(x, residual, weight, bias, eps, rms, return_sum, return_statistics, out_dtype)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -135,7 +135,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, offsets_q: Tensor, offsets_k: Optional[
 
 @torch.library.custom_op("vitune::packed_attention", mutates_args=(), device_types="cuda")
 def packed_attention_op(q: Tensor, k: Tensor, v: Tensor, offsets_q: Tensor, offsets_k: Optional[Tensor], longest_q: int, longest_k: int,
-                        causal: bool, scale: Optional[float], lse: bool) -> list[Tensor]:
+                        causal: bool, scale: Optional[float], lse: bool) -> List[Tensor]:
     return run(q, k, v, offsets_q, offsets_k, Packed(longest_q, longest_k, causal, scale, lse))
 
 
