@@ -9,8 +9,6 @@ from unittest import mock
 import vitune
 
 from .support import needs_torch, torch
-from .test_torch_compile import without_inductor
-from .train_step_cases import one_thread
 
 if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
@@ -24,6 +22,9 @@ from vitune._compile.patterns.layouts import Layouts
 from vitune._compile.patterns.match import Rewrite
 from vitune._compile.patterns.space_to_depth import space_to_depth
 from vitune._compile.patterns.tree import is_op
+
+from .test_torch_compile import without_inductor
+from .train_step_cases import one_thread
 
 try:
     import timm
