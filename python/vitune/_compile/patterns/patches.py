@@ -86,7 +86,7 @@ def patches_of(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, gr
         return None
     _, channels, height, width = x.shape
     kernel = tuple(weight.shape[2:])
-    if _pair(stride) != kernel or _pair(padding) != (0, 0) or _pair(dilation) != (1, 1) or kernel == (1, 1):
+    if pair(stride) != kernel or pair(padding) != (0, 0) or pair(dilation) != (1, 1) or kernel == (1, 1):
         return None
     if not all(isinstance(extent, int) for extent in (channels, height, width)):
         return None
@@ -94,8 +94,11 @@ def patches_of(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, gr
     return _Patches(channels, height // kernel[0], width // kernel[1], *kernel, is_cut)
 
 
-def _pair(argument: Any) -> Any:
-    return (argument, argument) if isinstance(argument, int) else tuple(argument) if isinstance(argument, (tuple, list)) else argument
+def pair(argument: Any) -> Optional[tuple[int, int]]:
+    """A number of each dimension of a window; None: it is a word, is left out, or is known when the model runs."""
+    found = tuple(argument) if isinstance(argument, (tuple, list)) else (argument,)
+    found = found * 2 if len(found) == 1 else found
+    return found if len(found) == 2 and all(isinstance(number, int) for number in found) else None
 
 
 _FLAT = Tree("flatten", start_dim=2, end_dim=-1)

@@ -21,7 +21,7 @@ from .benchmark import Times
 from .layouts import Layouts
 from .match import Match, Rewrite, foreign, gradients_at, is_transformed, value_of, wants_gradient
 from .mutations import is_written_after, storages_of
-from .patches import patches_of
+from .patches import pair, patches_of
 from .space_to_depth import SpaceToDepth
 from .stems_race import Convolution, raced
 from .tree import arguments_of, is_op, only_user
@@ -85,18 +85,12 @@ def _convolution(node: fx.Node) -> Optional[Convolution]:
     if not all(isinstance(value, Tensor) and value.dim() == 4 and not foreign(value) and all(isinstance(size, int) for size in value.shape)
                for value in (given, kernel, result)):
         return None
-    stride, padding, dilation = map(_pair, (stride, padding, dilation))
+    stride, padding, dilation = map(pair, (stride, padding, dilation))
     if stride is None or padding is None or dilation != (1, 1) or result.dtype not in (torch.bfloat16, torch.float16):
         return None
     if patches_of(given, kernel, stride, padding, dilation, groups) is not None or not benchmark.can_race(result.device):
         return None
     return Convolution(node, x, weight, bias, stride, padding)
-
-
-def _pair(argument: Any) -> Optional[tuple[int, int]]:
-    """None: it is a word, or known when the model runs."""
-    found = argument * (2 // len(argument)) if isinstance(argument, tuple) else (argument, argument)
-    return found if all(isinstance(number, int) for number in found) else None
 
 
 def _up_to_tokens(first: fx.Node, served: Collection[fx.Node]) -> Optional[set[fx.Node]]:
@@ -202,7 +196,7 @@ def _pools(nodes: Sequence[fx.Node]) -> Iterator[Match]:
 
 def _is_trained_by_us(pool: fx.Node) -> bool:
     words = arguments_of(pool)
-    windows = tuple(_pair(words[name]) for name in ("kernel_size", "stride", "padding", "dilation"))
+    windows = tuple(pair(words[name]) for name in ("kernel_size", "stride", "padding", "dilation"))
     ours = tuple((size, size) for size in (*max_pool.WINDOWS, 1))
     return max_pool.CAN_TRAIN and wants_gradient(value_of(pool)) and windows == ours and not words["ceil_mode"]
 
@@ -210,7 +204,7 @@ def _is_trained_by_us(pool: fx.Node) -> bool:
 def _sees_a_pixel_in_each_window(pool: fx.Node) -> bool:
     """The greatest of no pixel is -inf, of which relu makes 0."""
     found = arguments_of(pool)
-    return _pair(found["dilation"]) == (1, 1) or _pair(found["padding"]) == (0, 0) and found["ceil_mode"] is False
+    return pair(found["dilation"]) == (1, 1) or pair(found["padding"]) == (0, 0) and found["ceil_mode"] is False
 
 
 def _has_one_reader(relu: fx.Node) -> bool:
