@@ -78,4 +78,6 @@ def main(library: str, name: str, count: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4 or not torch.cuda.is_available():
+        sys.exit(__doc__ if torch.cuda.is_available() else "step_memory: PyTorch finds no GPU here")
     main(*sys.argv[1:])

@@ -40,7 +40,7 @@ int read_dropout(std::string_view text) {
   throw Error(
       ErrorCode::kUnsupported,
       formatted("dropout={} is not supported: it is a probability, rounded to 256ths; use 0 "
-                "or 1/256 to 255/256",
+                "or 0.00390625 (1/256) to 0.99609375 (255/256)",
                 text));
 }
 

@@ -74,7 +74,8 @@ TEST(AttentionDropoutTest, OtherNumbersAreRefusedWithASentence) {
       ADD_FAILURE() << wrong;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << wrong;
-      EXPECT_THAT(error.what(), HasSubstr("use 0 or 1/256 to 255/256")) << wrong;
+      EXPECT_THAT(error.what(), HasSubstr("use 0 or 0.00390625 (1/256) to 0.99609375 (255/256)"))
+          << wrong;
     }
   }
   EXPECT_THROW(AttentionProblem::parse("bf16 b=1 h=1 n=9 d=8 dropout=some"), Error);
