@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import pathlib
 import sys
 from collections.abc import Callable
@@ -52,9 +53,24 @@ def show(title: str, run: Callable[[], Any]) -> None:
             live.pop(event["addr"], None)
         if size > peak:
             peak, at_peak = size, list(live.values())
+    _print_by_line(at_peak)
+
+
+def show_garbage() -> None:
+    """What a first step leaves that nobody can reach, which is there until Python's collector comes by."""
+    blocks = [block for segment in torch.cuda.memory._snapshot()["segments"] for block in segment["blocks"] if block["state"] == "active_allocated"]
+    before = torch.cuda.memory_allocated()
+    gc.collect()
+    left = {block["address"] for segment in torch.cuda.memory._snapshot()["segments"] for block in segment["blocks"]
+            if block["state"] == "active_allocated"}
+    print(f"garbage: {(before - torch.cuda.memory_allocated()) / _MIB:.1f} MiB")
+    _print_by_line([block for block in blocks if block["address"] not in left])
+
+
+def _print_by_line(blocks: list[dict[str, Any]]) -> None:
     held = collections.Counter()
-    for event in at_peak:
-        held[_line_of(event)] += event["size"]
+    for block in blocks:
+        held[_line_of(block)] += block["size"]
     for line, held_bytes in held.most_common(_LINES):
         print(f"  {held_bytes / _MIB:8.1f} MiB  {line[:150]}")
 
@@ -65,8 +81,12 @@ def main(library: str, name: str, count: str) -> None:
     images, labels = zoo.batch(int(count), size, model.num_classes, "amp", "cuda")
     training = Training(model, images, labels, "amp")
     step = training.step(vitune.compile(model, dynamic=False, training=True))
+    torch.cuda.memory._record_memory_history(max_entries=_EVENTS, stacks="python")
     step()
+    torch.cuda.synchronize()
     training.forget_gradients()
+    show_garbage()
+    torch.cuda.memory._record_memory_history(enabled=None)
     print(f"between steps: {training.standing_bytes() / _MIB:.1f} MiB of weights, optimizer and batch; {torch.cuda.memory_allocated() / _MIB:.1f} allocated")
     for title, steps in (("the second step", 1), ("four more", 4)):
         show(title, lambda steps=steps: [step() for _ in range(steps)])
@@ -74,6 +94,7 @@ def main(library: str, name: str, count: str) -> None:
     captures = Captures(training)
     captures.warm(step)
     training.forget_gradients()
+    gc.collect()  # as a capture does
     show("captured", lambda: captures.capture(step))
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -89,7 +90,10 @@ class CudaClock(CpuClock):
         return begin.elapsed_time(end) / count
 
     def peak(self, run: Callable[[], Any]) -> tuple[float | None, Any]:
+        # Garbage, or a library's workspace, that is freed meanwhile would be taken off: torch.cuda.graph() collects and frees.
         self.synchronize()
+        gc.collect()
+        torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         found = run()

@@ -21,7 +21,7 @@ class TrainModels(Program):
     """Training steps."""
 
     name, description, document, file = document.COMMAND, _DESCRIPTION, document, "train_models.json"
-    list_help = "MODEL:BATCH,MODEL:BATCH:bf16,searched/MODEL:BATCH,eager/MODEL:BATCH,losses/MODEL:BATCH"
+    list_help = "MODEL:BATCH,MODEL:BATCH:bf16,searched/MODEL:BATCH,graph/MODEL:BATCH,eager/MODEL:BATCH,losses/MODEL:BATCH"
     run_py = pathlib.Path(__file__).with_name("run.py")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

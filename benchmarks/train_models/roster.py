@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import dataclasses
 
+KINDS = ("searched", "graph", "eager", "losses")  #: of tasks, beside steps
 PARAMS = ("amp", "bf16")  #: fp32 weights under autocast to bf16; bf16 weights
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
     """Steps of a model at a batch, kind "steps"; the same once more with compile_max among its ways, whose search takes many minutes,
-    "searched"; the eager step alone, without and with the drop-in, "eager"; or how its loss falls beside fp32, "losses"."""
+    "searched"; as graphs of the whole step alone, of three ways in half the time, "graph"; the eager step alone, without and with the
+    drop-in, "eager"; or how its loss falls beside fp32, "losses"."""
 
     kind: str
     model: str
@@ -72,14 +74,14 @@ LOSSES = [
 
 
 def tasks_of(text: str) -> list[Task]:
-    """Those that "MODEL:BATCH[:PARAMS],searched/MODEL:BATCH[:PARAMS],eager/MODEL:BATCH[:PARAMS],losses/MODEL:BATCH" names. Raises
-    ValueError."""
+    """Those that "MODEL:BATCH[:PARAMS],KIND/MODEL:BATCH[:PARAMS]" names, of any kind. Raises ValueError."""
     found = []
     for word in text.split(","):
         name, *rest = word.split(":")
         kind, _, model = name.rpartition("/")
         batch, params = (*rest, "amp")[:2] if 1 <= len(rest) <= 2 else ("", "")
-        if kind not in ("", "searched", "eager", "losses") or not model or not batch.isdigit() or int(batch) < 1 or params not in PARAMS:
-            raise ValueError(f"'{word}' is no MODEL:BATCH, MODEL:BATCH:bf16, searched/MODEL:BATCH, eager/MODEL:BATCH or losses/MODEL:BATCH")
+        if kind and kind not in KINDS or not model or not batch.isdigit() or int(batch) < 1 or params not in PARAMS:
+            kinds = ", ".join(f"{each}/MODEL:BATCH" for each in KINDS)
+            raise ValueError(f"'{word}' is no MODEL:BATCH, MODEL:BATCH:bf16, {kinds}")
         found.append(Task(kind or "steps", model, int(batch), params))
     return found

@@ -58,7 +58,7 @@ class Row:
 
     def measure(self, ways: Sequence[Way], left_out: Mapping[str, str]) -> list[dict[str, Any]]:
         """A row for each mode, without its name. left_out: {"NAME as MODE": why}."""
-        modes = ("called", "graph") if self._has_graphs else ("called",)
+        modes = [mode for mode in ("called", "graph") if (mode == "called" or self._has_graphs) and any(way.build(mode) for way in ways)]
         rows = {mode: new_row(mode) for mode in modes}
         told = {way.name for way in ways if way.whole}  # what a graph runs is what is called
         # Graphs first, and timed before others are made.

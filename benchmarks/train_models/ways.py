@@ -98,6 +98,8 @@ def ways_of(kind: str) -> tuple[Way, ...]:
     """Those that a row of a task of this kind has."""
     if kind == "eager":
         return tuple(way for way in WAYS if way.name in EAGER)
+    if kind == "graph":
+        return tuple(dataclasses.replace(way, called=None) for way in WAYS if way.graph and not way.searched and way.within is not _installed)
     return tuple(way for way in WAYS if kind == "searched" or not way.searched)
 
 

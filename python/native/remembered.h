@@ -68,6 +68,7 @@ inline constexpr const char* kRemembered[] = {"linear_train",
                                               "linear_act_input_grad",
                                               "linear_weight_grad",
                                               "linear_scale_weight_grad",
+                                              "norm_train",
                                               "norm_backward",
                                               "attention_backward",
                                               "attention_qkv_backward"};

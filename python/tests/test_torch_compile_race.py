@@ -1,6 +1,8 @@
 # python/tests/test_torch_compile_race.py -- The race of linear layers in vitune.compile(): both sides, which weights, what is told of it.
 # SPDX-License-Identifier: Apache-2.0
+import gc
 import unittest
+import weakref
 from unittest import mock
 
 import vitune
@@ -75,6 +77,26 @@ class RaceTest(RaceCase):
         self.assertEqual(len(self.raced), 2)
         ours, theirs = self.raced[0]
         self.assertEqual((ours.shape, ours.dtype, bool(ours.isfinite().all())), (theirs.shape, theirs.dtype, True))
+
+    def test_what_a_race_leaves_in_circles_is_freed_with_the_graph(self):
+        class Circle:
+            pass
+        left = []
+
+        def race(ours, theirs, device):
+            circle = Circle()
+            circle.itself, circle.sides = circle, (ours, theirs)
+            left.append(weakref.ref(circle))
+            gc.collect()  # it is an old object now, as in a compilation that takes minutes: Dynamo looks for young ones
+            return benchmark.Times(5.0, 10.0)
+        gc.disable()
+        try:
+            with mock.patch.object(benchmark, "race", race):
+                self.race_of(Tail(lambda y, r, g: r + F.gelu(y) * g), bf16(2, 5, 24), bf16(2, 5, 40))
+            self.assertTrue(left)
+            self.assertFalse([each() for each in left if each() is not None])
+        finally:
+            gc.enable()
 
     def test_weights_come_in_turn_so_that_l2_has_none_of_them(self):
         x, weight, size = bf16(4, 64), bf16(32, 64), 32 * 64 * 2

@@ -6,21 +6,20 @@ from unittest import mock
 
 import vitune
 
-from .support import OPERATORS, needs_device, needs_torch, torch
+from .support import needs_device, needs_torch, torch
 
 if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
-if OPERATORS:
-    raise unittest.SkipTest("the backward pass is not the operators' library's: once is enough, and models train with it in test_torch_eager_models")
 
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitune._dropin import training as training_dropin
-from vitune._ops import attention as attention_ops, attention_autograd, attention_training
+from vitune._ops import attention as attention_ops, attention_autograd
+from vitune._runtime import native
 
 from .torch_cases import strides_that_matter
-from .training_staged import BOUND, TrainingTest, in_fp64, leaf
+from .training_staged import BOUND, QKV_BACKWARD, TrainingTest, in_fp64, leaf
 
 HALF = torch.bfloat16
 
@@ -91,7 +90,7 @@ class AttentionTest(TrainingTest):
         }
         for name, (views, one) in ways.items():
             with self.subTest(name), vitune.torch.enabled(training=True), \
-                    mock.patch.object(attention_training, "qkv_backward", mock.Mock(side_effect=attention_training.qkv_backward)) as whole:
+                    mock.patch.object(*QKV_BACKWARD, mock.Mock(side_effect=getattr(*QKV_BACKWARD))) as whole:
                 self._gradients(by(views), (leaf(b, n, 3 * h * d, dtype=HALF),))
                 self.assertEqual(whole.call_count, one)
 
@@ -227,6 +226,18 @@ class AttentionTest(TrainingTest):
                     (whole if changed == "projection" else out).add_(1)
                 with self.subTest(changed), self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
                     out.sum().backward()
+
+    def test_the_operators_library_launches_later_calls_without_python(self):
+        if attention_autograd._qkv_backward is None:
+            self.skipTest("without the operators' library")
+        qkv = leaf(2, 7, 3, 2, 16, dtype=HALF)
+        counts = []
+        with vitune.torch.enabled(training=True):
+            for _ in range(4):
+                before = native.loaded.remembered()
+                F.layer_norm(attend(*of_projection(qkv * 1)).transpose(1, 2).reshape(2, 7, 32), (32,)).float().sum().backward()
+                counts.append(native.loaded.remembered() - before)
+        self.assertEqual(counts, [0, 0, 3, 3])  # the norm's two passes and attention's second
 
     def test_the_same_step_gives_the_same_bits_in_deterministic_mode(self):
         torch.use_deterministic_algorithms(True)

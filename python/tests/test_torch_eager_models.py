@@ -13,10 +13,8 @@ if torch is None:
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-from vitune._ops import attention_training
-
 from .torch_cases import Block
-from .training_staged import TrainingTest
+from .training_staged import QKV_BACKWARD, TrainingTest
 
 try:
     import timm
@@ -72,7 +70,7 @@ class ModelsTest(TrainingTest):
             with self.subTest(make.__name__):
                 want, theirs = steps(make, torch.bfloat16, images, labels)
                 with vitune.torch.enabled(timm=True, training=True), \
-                        mock.patch.object(attention_training, "qkv_backward", mock.Mock(side_effect=attention_training.qkv_backward)) as whole:
+                        mock.patch.object(*QKV_BACKWARD, mock.Mock(side_effect=getattr(*QKV_BACKWARD))) as whole:
                     got, ours = steps(make, torch.bfloat16, images, labels)
                 self.assertEqual(self.counts(), (3 * served, 0, 3 * norms))
                 self.assertEqual(whole.call_count, 3 * served)

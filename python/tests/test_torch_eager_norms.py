@@ -6,12 +6,10 @@ from unittest import mock
 
 import vitune
 
-from .support import OPERATORS, needs_device, needs_torch, torch
+from .support import needs_device, needs_torch, torch
 
 if torch is None:
     raise unittest.SkipTest("PyTorch is not installed")
-if OPERATORS:
-    raise unittest.SkipTest("norms that train are not the operators' library's: once is enough")
 
 import torch.nn.functional as F
 

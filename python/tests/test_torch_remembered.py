@@ -32,10 +32,15 @@ BF16 = torch.bfloat16
 NATIVE, PYTHON = torch.ops.vitune_native, torch.ops.vitune
 
 
-def launch(problem, tensors):
-    """What scratch.launch() does, with tensors of the CPU."""
+def launch_apart(problem, tensors):
+    """What norm_ops.launch() does, with tensors of the CPU."""
     with _disable_current_modes():  # its copies are no part of what the operator computes
         launch_with_scratch(problem, tensors)
+
+
+def launch(problem, tensors):
+    """What scratch.launch() does."""
+    launch_apart(problem, tensors)
     remembered.note(problem.text, tensors, attention_ops.context_of(0).workspace_bytes(problem))
 
 
@@ -58,6 +63,7 @@ CALLS = {
     "linear_act_input_grad": lambda: (leaf(2, 5, 24), leaf(24, 16), leaf(2, 5, 16), "gelu_tanh"),
     "linear_weight_grad": lambda: (leaf(2, 5, 24), leaf(2, 5, 16), torch.float32, True),
     "linear_scale_weight_grad": lambda: (leaf(10, 24), leaf(10, 16), leaf(24, 16), leaf(24), leaf(24)),
+    "norm_train": lambda: (leaf(6, 32), leaf(32, dtype=torch.float32), leaf(32, dtype=torch.float32), 1e-6, False, torch.float32),
     "norm_backward": lambda: (leaf(6, 32), leaf(6, 32, dtype=torch.float32), leaf(6, dtype=torch.float32), leaf(6, dtype=torch.float32).abs(),
                               leaf(32, dtype=torch.float32), leaf(6, 32, dtype=torch.float32), None, BF16, torch.float32, True, True),
     "attention_backward": attention,
@@ -73,7 +79,8 @@ class RememberedTest(unittest.TestCase):
         torch.manual_seed(3)
         context_of = attention_ops.context_of
         for owner, name, value in ((attention_ops, "is_on_gpu", lambda tensor: True), (attention_ops, "context_of", lambda device: context_of(0)),
-                                   *((module, "launch", launch) for module in (training, norm_training, attention_training, linear_ops, norm_ops))):
+                                   *((module, "launch", launch) for module in (training, norm_training, attention_training, linear_ops)),
+                                   (norm_ops, "launch", launch_apart)):
             patch = mock.patch.object(owner, name, value)
             patch.start()
             self.addCleanup(patch.stop)

@@ -4,6 +4,7 @@
 from unittest import mock
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 import vitune
 
@@ -12,7 +13,12 @@ from .test_torch_host import TorchTest
 from .test_torch_norm import launch_copies, launch_staged as launch_norm
 
 from vitune._dropin import training as training_dropin
-from vitune._ops import attention as attention_ops, attention_autograd, attention_training, norm as norm_ops, norm_autograd, norm_training
+from vitune._runtime import native
+from vitune._ops import attention as attention_ops, attention_autograd, attention_training, norm as norm_ops, norm_autograd, norm_training, remembered
+
+
+#: Where the one gradient of a projection is computed: a module and a name in it, to be patched.
+QKV_BACKWARD = (attention_training, "qkv_backward") if attention_autograd._qkv_backward is None else (attention_autograd, "_qkv_backward")
 
 
 def launch_with_scratch(problem, tensors):
@@ -25,7 +31,7 @@ def launch_with_scratch(problem, tensors):
 
 
 class TrainingTest(TorchTest):
-    """asked: the texts of the problems of gradients, and of norms, that were launched."""
+    """asked: the texts of the problems of gradients, and of norms, that were launched; without Python, their operators."""
 
     def setUp(self):
         super().setUp()
@@ -34,15 +40,34 @@ class TrainingTest(TorchTest):
         def noted(launch):
             def run(problem, tensors):
                 self.asked.append(problem.text)
-                launch(problem, tensors)
+                with _disable_current_modes():  # its copies are no part of what the operator computes
+                    launch(problem, tensors)
             return run
-        for module, name, value in ((norm_ops, "launch", noted(launch_norm)), (norm_training, "launch", noted(launch_with_scratch)),
-                                    (attention_training, "launch", noted(launch_with_scratch)),
+
+        def launch(problem, tensors):
+            launch_with_scratch(problem, tensors)
+            remembered.note(problem.text, tensors, attention_ops.context_of(0).workspace_bytes(problem))
+        for module, name, value in ((norm_ops, "launch", noted(launch_norm)), (norm_training, "launch", noted(launch)),
+                                    (attention_training, "launch", noted(launch)),
                                     (attention_ops, "context_of", lambda device: context_of(0)),
                                     (training_dropin, "is_capturing", lambda: self.captures)):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
+        def counted(name, operator):
+            def run(*given):
+                before = native.loaded.remembered()
+                results = operator(*given)
+                self.asked += [name] * (native.loaded.remembered() - before)
+                return results
+            return run
+        for module, name, problem in ((norm_autograd, "_train", "norm"), (norm_autograd, "_backward", "norm_backward"),
+                                      (attention_autograd, "_backward", "attention_backward"),
+                                      (attention_autograd, "_qkv_backward", "attention_backward")):
+            if getattr(module, name) is not None:
+                patch = mock.patch.object(module, name, counted(problem, getattr(module, name)))
+                patch.start()
+                self.addCleanup(patch.stop)
         for plans in (norm_ops._plans, norm_training._plans, attention_training._plans, norm_autograd._answers, attention_autograd._answers):
             plans.clear()
 

@@ -38,8 +38,8 @@ class RosterTest(unittest.TestCase):
         self.assertLessEqual(set(TASKS[:5]), {task for share in shares for task in share[:2]})  # the leading rows are soon begun
 
     def test_rows_by_hand(self):
-        wanted = [Task("steps", "a", 2), Task("steps", "b", 8, "bf16"), Task("searched", "b", 8, "bf16"), Task("eager", "a", 2), Task("losses", "c", 4)]
-        self.assertEqual(tasks_of("a:2,b:8:bf16,searched/b:8:bf16,eager/a:2,losses/c:4"), wanted)
+        wanted = [Task("steps", "a", 2), Task("steps", "b", 8, "bf16"), Task("searched", "b", 8, "bf16"), Task("graph", "a", 2), Task("eager", "a", 2), Task("losses", "c", 4)]
+        self.assertEqual(tasks_of("a:2,b:8:bf16,searched/b:8:bf16,graph/a:2,eager/a:2,losses/c:4"), wanted)
         for bad in ("", "a", "a:", "a:0", "a:x", "a:1:fp16", "a:1:amp:1", "plain/a:1", "losses/:1"):
             with self.assertRaises(ValueError, msg=bad):
                 tasks_of(bad)

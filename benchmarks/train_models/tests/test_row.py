@@ -134,6 +134,11 @@ class RowTest(unittest.TestCase):
         for mode in self.measure("eager").values():
             self.assertEqual((set(mode["ms"]), mode["eager_gain"]["over"], mode.get("gain"), mode["failed"]), ({*ways.EAGER}, "eager", None, {}))
 
+    def test_graphs_alone_have_the_gain_over_pytorchs(self):
+        found = self.measure("graph")
+        self.assertEqual((set(found), set(found["graph"]["ms"])), ({"graph"}, {"eager", "compile_default", "vitune_compile"}))
+        self.assertEqual((found["graph"]["gain"]["of"], found["graph"]["failed"]), ("vitune_compile", {}))
+
     def test_steps_in_a_row_fill_a_block_by_the_own_time_of_each_way(self):
         ms = {"eager": 30.0, "compile_default": 8.0, "vitune_train_step": 4.0, "compile_step_graph": 0.1}
         clock, asked = self.clock, {name: [] for name in ms}

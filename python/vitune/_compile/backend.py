@@ -97,6 +97,7 @@ class Backend:
         prepared = FoldedParameters(self.store, module.graph, inputs)
         with subgraph.compiled_with(self._inductor.config):
             graph = self._rewritten(module, prepared)
+        benchmark.free()
         patches = dict(self._inductor.config)
         served = [found for call in graph.calls if call.replaced for found in call.selections]
         if served or graph.stems:  # a pool that trains is of this release's formula

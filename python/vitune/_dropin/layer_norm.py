@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .._ops import attention as attention_ops, flops, originals
+from .._ops import attention as attention_ops, flops, norm_autograd, originals
 from . import norms, sdpa as sdpa_dropin
 
 original = originals.layer_norm
 #: See sdpa_dropin.serving.
 serving = False
 
-_SERVED, _PARAMETERS = norms.DTYPES, norms.PARAMETERS
+_SERVED, _PARAMETERS = norm_autograd.DTYPES, norms.PARAMETERS
 _is_tracing = torch.compiler.is_dynamo_compiling
 _is_grad_enabled = torch.is_grad_enabled
 _is_any_autocast_enabled = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)

@@ -17,38 +17,23 @@ from . import sdpa as sdpa_dropin, training
 #: See sdpa_dropin.serving.
 serving = False
 
-DTYPES = frozenset((torch.bfloat16, torch.float16, torch.float32))
-PARAMETERS = frozenset((Tensor, torch.nn.Parameter, type(None)))
+PLAIN, PARAMETERS = attention_ops.PLAIN, attention_ops.PLAIN | {type(None)}
+_SHAPES = frozenset((tuple, list, torch.Size))
+_modes = torch._C._len_torch_function_stack
+_is_autocast_enabled = torch.is_autocast_enabled
 
 
 def trained(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: Any, rms: bool) -> Optional[Tensor]:
     """The norm, where grad mode is on and vitune serves it; else None."""
     if not serving or training.asked == training.NONE or training.asked == training.CAPTURED and not training.is_capturing():
         return None
-    out_dtype = _result_type(x, shape, weight, bias, eps, rms)
-    if out_dtype is None:
+    if type(x) not in PLAIN or type(weight) not in PARAMETERS or type(bias) not in PARAMETERS or type(eps) is not float:
+        return None
+    if type(shape) not in _SHAPES or not attention_ops.is_on_gpu(x) or x.is_nested or forward_ad._current_level >= 0 or _modes() and sdpa_dropin.is_overridden():
+        return None
+    if not attention_ops.may_launch_directly(x, x if weight is None else weight, x if bias is None else bias, None):
         return None
     try:
-        return norm_autograd.norm(x, weight, bias, eps, rms, out_dtype)
+        return norm_autograd.norm(x, tuple(shape), weight, bias, eps, rms, not rms and _is_autocast_enabled("cuda"))
     except VituneError:
         return None
-
-
-def _result_type(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: Any, rms: bool) -> Optional[torch.dtype]:
-    """PyTorch's type of the result; None where it is to make it."""
-    if type(x) not in attention_ops.PLAIN or type(weight) not in PARAMETERS or type(bias) not in PARAMETERS or type(eps) is not float:
-        return None
-    needs = x.requires_grad or weight is not None and weight.requires_grad or bias is not None and bias.requires_grad
-    if not needs or not attention_ops.is_on_gpu(x) or x.is_nested or x.dtype not in DTYPES or tuple(shape) != tuple(x.shape[-1:]):
-        return None
-    types = {tensor.dtype for tensor in (weight, bias) if tensor is not None}
-    if len(types) > 1 or not types <= ({x.dtype} if rms else {x.dtype, torch.float32}):
-        return None
-    if forward_ad._current_level >= 0 or sdpa_dropin.is_overridden() or not _is_plain(x, weight, bias):
-        return None
-    return torch.float32 if not rms and torch.is_autocast_enabled("cuda") else x.dtype
-
-
-def _is_plain(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor]) -> bool:
-    parameters = [tensor for tensor in (weight, bias) if tensor is not None]
-    return attention_ops.may_launch_directly(x, x, x, None) and not any(tensor.is_neg() for tensor in parameters)

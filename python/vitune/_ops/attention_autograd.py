@@ -4,17 +4,29 @@
 What libvitune refuses is refused before anything is computed, the backward pass too: then a caller's attention is PyTorch's."""
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from .._runtime.context import Problem
 from .._runtime.errors import InvalidArgument, Unsupported, VituneError
-from . import attention as attention_ops, attention_training as training, order as result_order, problem_text
+from . import attention as attention_ops, attention_training as training, order as result_order, problem_text, remembered
 
-#: By what a call asks: None where both passes can be served, else why not.
+
+class _Answer(NamedTuple):
+    """To a call, by all that decides it but who waits for a gradient."""
+
+    order: int  # of the result, as _ops/order.py has it
+    refusal: Optional[VituneError]  # None: both passes are served
+
+
 _answers = problem_text.Plans()
+
+#: The passes as the operators' library launches them; None without it.
+_forward = None if attention_ops.library is None else attention_ops.attention_lse_op._op
+_backward, _qkv_backward = remembered.directly("attention_backward"), remembered.directly("attention_qkv_backward")
+_is_in_transform = torch._C._functorch.peek_interpreter_stack
 
 _LSE = ("a gradient of the log-sum-exp is asked for, and vitune.attention has none: detach it (lse.detach()), or compute it from q and k by"
         " PyTorch")
@@ -24,16 +36,28 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: b
            order: int) -> tuple[Tensor, Tensor]:
     """Attention of [B, H, N, D], of which a gradient is wanted, and its log-sum-exp; out in that order of _ops/order.py. Views of one
     projection have one gradient, the projection's. Raises VituneError where either pass is refused."""
-    training.check(q, k, v, mask, is_causal)
-    if order == result_order.TORCHS:
-        order = result_order.asked(q, k, v, mask, is_causal, scale, k.shape[1] != q.shape[1])
     whole = _projection_of(q, k, v)
-    given = (q, k, v) if whole is None else (whole, None, None)
     if not attention_ops.may_launch_directly(q, k, v, mask):
-        rest = mask, is_causal, scale, order
+        training.check(q, k, v, mask, is_causal)
+        rest = mask, is_causal, scale, _order_of(q, k, v, mask, is_causal, scale, order)
         return training.attention_train(q, k, v, *rest) if whole is None else training.attention_qkv_train(whole, *rest)
-    _expect_served(q, k, v, mask, is_causal, scale, order, whole is not None)
-    return _Attention.apply(*given, mask, is_causal, scale, order)
+    if order == result_order.TORCHS and q.dim() == k.dim() == v.dim() == 4 and not (attention_ops._efficient_allowed() and result_order.has_rows_outside(q)):
+        order = result_order.asked(q, k, v, mask, is_causal, scale, k.shape[1] != q.shape[1])  # switches decide it
+    device = q.get_device()
+    of_mask = None if mask is None else (mask.shape, mask.stride(), mask.dtype, mask.device, mask.requires_grad)
+    key = (q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, k.device, v.shape, v.stride(), v.dtype, v.device, q.device, of_mask, is_causal,
+           scale, order, whole is None, attention_ops.context_of(device).refreshes)
+    order, refusal = _answers.of(key, lambda: _answer(q, k, v, mask, is_causal, scale, order, whole is not None))
+    if refusal is not None:
+        raise type(refusal)(str(refusal))
+    if attention_ops.math_alone():
+        raise Unsupported(attention_ops.MATH_ALONE)
+    given = (q, k, v) if whole is None else (whole, None, None)
+    return _Attention.apply(*given, mask, (q, k, v), is_causal, scale, order)
+
+
+def _order_of(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], order: int) -> int:
+    return order if order != result_order.TORCHS else result_order.asked(q, k, v, mask, is_causal, scale, k.shape[1] != q.shape[1])
 
 
 #: Nodes of autograd that hand each element's gradient to the same element in memory.
@@ -60,15 +84,14 @@ def _reaches(node: Any, end: Any) -> bool:
     return True
 
 
-def _expect_served(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], order: int,
-                   is_whole: bool) -> None:
-    device = q.get_device()
-    of_mask = None if mask is None else (mask.shape, mask.stride(), mask.dtype, mask.device, mask.requires_grad)
-    key = (*[(tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in (q, k, v)], of_mask, is_causal, scale, order, is_whole,
-           attention_ops.context_of(device).refreshes)
-    refusal = _answers.of(key, lambda: (_refusal(q, k, v, mask, is_causal, scale, order, is_whole),))[0]
-    if refusal is not None:
-        raise type(refusal)(str(refusal))
+def _answer(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], order: int,
+            is_whole: bool) -> _Answer:
+    try:
+        training.check(q, k, v, mask, is_causal)
+        order = _order_of(q, k, v, mask, is_causal, scale, order)
+    except (InvalidArgument, Unsupported) as error:
+        return _Answer(order, type(error)(str(error)))
+    return _Answer(order, _refusal(q, k, v, mask, is_causal, scale, order, is_whole))
 
 
 def _refusal(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], order: int,
@@ -95,13 +118,19 @@ def _refusal(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal:
 
 
 class _Attention(torch.autograd.Function):
-    """q, k and v, or a projection [B, N, 3, H, D] in q's place."""
+    """q, k and v, or a projection [B, N, 3, H, D] in q's place; `operands`: q, k and v all the same, which autograd does not see."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], mask: Optional[Tensor], is_causal: bool,
-                scale: Optional[float], order: int) -> tuple[Tensor, Tensor]:
-        operands = training.unpacked(q) if k is None else (q, k, v)
-        out, lse = training._forward(*operands, mask, is_causal, scale, order)
+    def forward(ctx: Any, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], mask: Optional[Tensor], operands: tuple[Tensor, Tensor, Tensor],
+                is_causal: bool, scale: Optional[float], order: int) -> tuple[Tensor, Tensor]:
+        has_groups = operands[1].shape[1] != operands[0].shape[1]
+        if _forward is None:
+            out, lse = training._forward(*operands, mask, is_causal, scale, order)
+        else:
+            try:
+                out, lse = _forward(*operands, mask, is_causal, scale, has_groups, order)
+            except RuntimeError as error:
+                raise attention_ops.library.error(error) from None
         ctx.set_materialize_grads(False)
         ctx.words = is_causal, scale
         ctx.save_for_backward(q, k, v, mask, out, lse)
@@ -112,16 +141,17 @@ class _Attention(torch.autograd.Function):
         if dlse is not None:
             raise Unsupported(_LSE)
         if dout is None:
-            return (None,) * 7
-        *operands, mask, out, lse = ctx.saved_tensors
-        wants, rest = ctx.needs_input_grad[:4], (mask, out, lse, *ctx.words, ctx.needs_input_grad[3])
+            return (None,) * 8
+        q, k, v, mask, out, lse = ctx.saved_tensors
+        wants = ctx.needs_input_grad
         # Where somebody is to see an operator: a second derivative is refused there, by its formula.
-        directly = not (torch.is_grad_enabled() or attention_ops.is_batched(dout)) and attention_ops.may_launch_directly(dout, out, lse, mask)
-        if operands[1] is None:
-            backward = training.qkv_backward if directly else training.attention_qkv_backward
-            dqkv, dbias = backward(dout, operands[0], *rest)
-            found = dqkv, None, None, dbias
+        directly = (type(dout) is Tensor and not torch.is_grad_enabled() and not attention_ops.is_batched(dout) and _is_in_transform() is None)
+        if k is None:
+            backward = _qkv_backward or training.qkv_backward if directly else training.attention_qkv_backward
+            dq, dbias = backward(dout, q, mask, out, lse, *ctx.words, wants[3])
+            dk = dv = None
         else:
-            backward = training.backward if directly else training.attention_backward
-            found = backward(dout, *operands, *rest)
-        return *(grad if wanted else None for grad, wanted in zip(found, wants)), None, None, None
+            backward = _backward or training.backward if directly else training.attention_backward
+            dq, dk, dv, dbias = backward(dout, q, k, v, mask, out, lse, *ctx.words, wants[3])
+        return (dq if wants[0] else None, dk if wants[1] else None, dv if wants[2] else None, dbias if wants[3] else None,
+                None, None, None, None)

@@ -377,12 +377,20 @@ def as_projection(whole: Tensor, q: Tensor) -> Tensor:
     return whole.view(batch, rows, 3, heads, d)
 
 
+_projections = problem_text.Plans()
+
+
 def projection_of(q: Tensor, k: Tensor, v: Tensor) -> Optional[Tensor]:
     """The tensor that autograd knows them as views of, if it is their projection and nobody waits for a gradient of one of them."""
     whole = q._base
-    views: Sequence[Tensor] = (q, k, v)
-    if whole is None or not whole.requires_grad or any(each._base is not whole or not each.requires_grad or each.retains_grad
-                                                       or each._backward_hooks for each in views):
+    if whole is None or k._base is not whole or v._base is not whole or not whole.requires_grad:
         return None
-    return as_projection(whole, q) if holds(whole, q, k, v) else None
+    for each in (q, k, v):
+        if not each.requires_grad or each.retains_grad or each._backward_hooks:
+            return None
+    key = *((each.shape, each.stride(), each.storage_offset(), each.dtype) for each in (q, k, v)), whole.shape, whole.stride(), \
+        whole.storage_offset(), whole.dtype
+    return as_projection(whole, q) if _projections.of(key, lambda: (holds(whole, q, k, v),))[0] else None
+
+
 define("attention_backward", "attention_qkv_backward")

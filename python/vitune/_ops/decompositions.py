@@ -21,7 +21,7 @@ _FORMULAS: dict[Any, Callable[..., Any]] = {torch.ops.vitune.norm_train.default:
 
 def register() -> None:
     """In Inductor's tables. The second is a copy of the first, made when it is first asked for: others may add theirs until then."""
-    all_ = {**_FORMULAS, **remembered.in_compilers()}
+    all_ = {**remembered.in_compilers(), **_FORMULAS}
     decomposition.decompositions.update(all_)
     if decomposition.fast_random_decomps.cache_info().currsize:
         decomposition.fast_random_decomps().update(all_)

@@ -12,6 +12,7 @@ from torch import Tensor
 from .._runtime.context import Context, Problem
 from .._runtime.errors import InvalidArgument, Unsupported
 from . import attention as attention_ops, flops, problem_text
+from .remembered import note
 
 #: PyTorch's eps where rms_norm is given none, of 16-bit types too.
 RMS_EPS = 2.0 ** -23
@@ -120,7 +121,9 @@ def run(x: Tensor, residual: Optional[Tensor], weight: Optional[Tensor], bias: O
     total = next(rest) if return_sum else None
     mean = next(rest) if return_statistics and not rms else None
     rstd = next(rest) if return_statistics else None
-    launch(plan.problem, (flat, added, weight, bias, out, total, None, mean, rstd))
+    given = flat, added, weight, bias, out, total, None, mean, rstd
+    launch(plan.problem, given)
+    note(plan.problem.text, given, 0)
     return results
 
 

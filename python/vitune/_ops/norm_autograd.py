@@ -13,23 +13,44 @@ from torch import Tensor
 from .._runtime.context import Problem
 from .._runtime.counters import counters
 from .._runtime.errors import InvalidArgument, Unsupported, VituneError
-from . import attention as attention_ops, norm as norm_ops, norm_training, problem_text
+from . import attention as attention_ops, norm as norm_ops, norm_training, problem_text, remembered
 
 _layer_norm, _rms_norm = F.layer_norm, F.rms_norm  # not what vitune.torch.enabled() puts in their place
 
-#: By what a call asks: None where both passes can be served, else why not.
+#: By what a call asks: the result's type, why not both passes can be served, or None where PyTorch's norm is another.
 _answers = problem_text.Plans()
+#: The two passes as the operators' library launches them; None without it.
+_train, _backward = remembered.directly("norm_train"), remembered.directly("norm_backward")
+_is_in_transform = torch._C._functorch.peek_interpreter_stack
+
+DTYPES = frozenset((torch.bfloat16, torch.float16, torch.float32))
 
 
-def norm(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool, out_dtype: torch.dtype) -> Tensor:
-    """The norm over the last dimension, of which a gradient is wanted; contiguous. Raises VituneError where either pass is refused."""
-    parameters = tuple(None if tensor is None else (tensor.dtype, tensor.requires_grad) for tensor in (weight, bias))
+def norm(x: Tensor, shape: tuple[int, ...], weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool,
+         autocast: bool) -> Optional[Tensor]:
+    """The norm of a strided tensor over those last dimensions, contiguous and of PyTorch's type; None where no gradient is wanted or vitune has
+    none of the kind. Raises VituneError where either pass is refused."""
     device = x.get_device()
-    key = x.shape, x.stride(), x.dtype, device, parameters, eps, rms, out_dtype, attention_ops.context_of(device).refreshes
-    refusal = _answers.of(key, lambda: (_refusal(x, weight, bias, eps, rms, out_dtype),))[0]
-    if refusal is not None:
-        raise type(refusal)(str(refusal))
-    return _Norm.apply(x, weight, bias, eps, rms, out_dtype)
+    key = (x.shape, x.stride(), x.dtype, x.requires_grad, device, shape, None if weight is None else (weight.shape, weight.dtype, weight.requires_grad),
+           None if bias is None else (bias.shape, bias.dtype, bias.requires_grad), eps, rms, autocast, attention_ops.context_of(device).refreshes)
+    answer = _answers.of(key, lambda: (_answer(x, shape, weight, bias, eps, rms, autocast),))[0]
+    if answer is None:
+        return None
+    if isinstance(answer, VituneError):
+        raise type(answer)(str(answer))
+    return _Norm.apply(x, weight, bias, eps, rms, answer)
+
+
+def _answer(x: Tensor, shape: tuple[int, ...], weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool,
+            autocast: bool) -> torch.dtype | VituneError | None:
+    given = [tensor for tensor in (weight, bias) if tensor is not None]
+    types = {tensor.dtype for tensor in given}
+    if x.dtype not in DTYPES or shape != tuple(x.shape[-1:]) or not any(tensor.requires_grad for tensor in (x, *given)):
+        return None
+    if len(types) > 1 or not types <= ({x.dtype} if rms else {x.dtype, torch.float32}):
+        return None
+    out_dtype = torch.float32 if autocast else x.dtype
+    return _refusal(x, weight, bias, eps, rms, out_dtype) or out_dtype
 
 
 def _refusal(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool,
@@ -58,25 +79,25 @@ def _parameters_type(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor]
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool, out_dtype: torch.dtype) -> Tensor:
-        out, *statistics = norm_ops.run(x, None, weight, bias, eps, rms, False, True, out_dtype)
+        out, mean, rstd = (_train or norm_training._norm)(x, weight, bias, eps, rms, out_dtype)
         counters.serve_norm()
         ctx.set_materialize_grads(False)
         ctx.words = eps, rms, out_dtype
-        ctx.save_for_backward(x, weight, bias, *statistics)
+        ctx.save_for_backward(x, weight, bias, None if rms else mean, rstd)
         return out
 
     @staticmethod
     def backward(ctx: Any, dy: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
         if dy is None:
             return (None,) * 6
-        x, weight, bias, *mean, rstd = ctx.saved_tensors
+        x, weight, bias, mean, rstd = ctx.saved_tensors
+        wants, dweight, dbias, *_ = ctx.needs_input_grad
         if torch.is_grad_enabled():  # create_graph: PyTorch's norms have second derivatives
             return *_by_pytorch(dy, (x, weight, bias), ctx.needs_input_grad, *ctx.words), None, None, None
-        wants, dweight, dbias = ctx.needs_input_grad[:3]
-        given = (dy, x, mean[0] if mean else None, rstd, weight, None, None, None, _parameters_type(x, weight, bias), dweight, dbias)
-        directly = not attention_ops.is_batched(dy) and attention_ops.may_launch_directly(dy, x, rstd, weight)
-        backward = norm_training.backward if directly else norm_training.norm_backward
-        dx, _, dw, db = backward(*given)
+        # Where several gradients come as one, or a compiler, a transform or a subclass is to see an operator.
+        directly = type(dy) is Tensor and not attention_ops.is_batched(dy) and _is_in_transform() is None
+        backward = _backward or norm_training.backward if directly else norm_training.norm_backward
+        dx, _, dw, db = backward(dy, x, mean, rstd, weight, None, None, None, _parameters_type(x, weight, bias), dweight, dbias)
         return dx if wants else None, dw if dweight else None, db if dbias else None, None, None, None
 
 

@@ -150,6 +150,7 @@ norm_backward.register_autograd(_refuse)
 # --- those of the forward pass
 
 @torch.library.custom_op("vitune::norm_train", mutates_args=())
+@remembered("norm_train")
 def norm_train(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: float, rms: bool,
                out_dtype: Optional[torch.dtype]) -> tuple[Tensor, Tensor, Tensor]:
     """The norm over the last dimension; mean and 1 / sqrt(variance + eps) of its rows, of fp32. The mean of rms has no element."""
@@ -241,4 +242,4 @@ norm_train.register_autograd(_norm_grads, setup_context=_keep_norm)
 sum_norm_train.register_autograd(_sum_norm_grads, setup_context=_keep_sum_norm)
 
 flops.know("norm_train", "sum_norm_train", "norm_backward")
-define("norm_backward")
+define("norm_train", "norm_backward")

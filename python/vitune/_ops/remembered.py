@@ -146,6 +146,12 @@ def define(*names: str) -> None:
             _put[twin.operator] = twin.put
 
 
+def directly(name: str) -> Optional[Callable[..., Any]]:
+    """That operator as the library launches it, without a Python function between; None where the library does not know it."""
+    known = getattr(torch.ops.vitune, name).default in in_compilers()
+    return getattr(torch.ops.vitune_native, name).default._op if known else None
+
+
 def in_compilers() -> dict[Any, Callable[..., Any]]:
     """What compilers call for each operator; nothing without the operators' library."""
     return _put if native.loaded is not None else {}

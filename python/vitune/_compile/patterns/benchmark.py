@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional
@@ -165,8 +166,10 @@ def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device, compare
              judged: Optional[Callable[[], str]] = None) -> Optional[Times]:
     """The times of what `calls` makes, None where they mean nothing or cannot be had: a model is compiled all the same. compares: whether
     both must give the same results, tensors all. judged: instead, where chance is among what decides them, why ours are wrong."""
+    global _raced
     if not can_race(device):
         return None
+    _raced = True
     try:
         with apart():
             ours, theirs = calls()
@@ -175,3 +178,15 @@ def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device, compare
     except Exception:  # out of memory, a kernel that cannot be captured ...
         expect_devices_alive()
         return None
+
+
+_raced = False
+
+
+def free() -> None:
+    """Gives back the tensors of races: compiled functions refer to each other in circles, and Python looks for such seldom. Once per graph,
+    since a look takes tenths of a second."""
+    global _raced
+    if _raced:
+        _raced = False
+        gc.collect()
