@@ -37,14 +37,14 @@ def _sharded(way: str, device: str, small: bool, narrow: bool) -> torch.nn.Modul
 def learn(way: str, steps: int, device: str, small: bool, narrow: bool = True, look: Callable[[torch.nn.Module], None] = lambda model: None) -> Run:
     """One process of the group. look: is shown the model when a step's gradients are there, before they are clipped."""
     model, run = _sharded(way, device, small, narrow), Run()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3 if small else 1e-4)
     batch = 4 if small else 32
     for step in range(steps):
         total = torch.zeros((), device=device)
         for micro in range(_ACCUMULATE):
             seed = _RANKS * (_ACCUMULATE * step + micro) + dist.get_rank()
             torch.manual_seed(seed)
-            given, labels = (each.to(device) for each in images(batch if step % 5 else batch - 1, 64 if small else 224, _CLASSES, seed))
+            given, labels = images(batch if step % 5 else batch - 1, 64 if small else 224, _CLASSES, seed, device)
             model.set_requires_gradient_sync(micro == _ACCUMULATE - 1)
             loss = F.cross_entropy(model(given).float(), labels) / _ACCUMULATE
             loss.backward()

@@ -32,29 +32,32 @@ def train(way: str, steps: int, device: str, small: bool) -> Run:
     model = get_peft_model(copy.deepcopy(base), LoraConfig(r=4, target_modules=["q_proj", "v_proj"], modules_to_save=["classifier"])).to(device)
     if way in COMPILED:
         model.compile(**COMPILED[way])
-    optimizer, run = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=5e-2), Run()
+    optimizer, run = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=5e-2 if small else 1e-3), Run()
 
     def learn(seed: int) -> None:
-        given, labels = (each.to(device) for each in images(8 if small else 64, 32 if small else 224, _CLASSES, seed))
+        given, labels = images(8 if small else 64, 32 if small else 224, _CLASSES, seed, device)
         loss = F.cross_entropy(model(given).logits, labels)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         run.note(loss.item())
 
-    seen = images(4, 32 if small else 224, _CLASSES, seed=99)[0].to(device)
+    def answer(of: torch.nn.Module) -> None:
+        run.note(_answers(of, seen), of_step=False)
+
+    seen = images(4, 32 if small else 224, _CLASSES, 99, device)[0]
     for step in range(steps):
         learn(step)
-        run.note(_answers(model, seen))
+        answer(model)
         model.merge_adapter()
-        run.note(_answers(model, seen))
+        answer(model)
         model.unmerge_adapter()
-        run.note(_answers(model, seen))
+        answer(model)
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         learn(steps)
         model.load_adapter(folder, "default", is_trainable=True)  # over the one that went on
-        run.note(_answers(model, seen))
+        answer(model)
         beside = PeftModel.from_pretrained(base.to(device), folder)
-        run.note(_answers(beside, seen))
+        answer(beside)
     return run

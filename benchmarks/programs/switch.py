@@ -28,14 +28,15 @@ WAYS = (EAGER, *COMPILED)
 class Run:
     """One program by one way."""
 
-    losses: list[float] = dataclasses.field(default_factory=list)  #: of each step
-    seconds: list[float] = dataclasses.field(default_factory=list)  #: at which each was known, from the beginning on
+    losses: list[float] = dataclasses.field(default_factory=list)  #: of each step, and what else must be as in eager mode
+    seconds: list[float] = dataclasses.field(default_factory=list)  #: at which each step's was known, from the beginning on
     _began: float = dataclasses.field(default_factory=time.monotonic)
 
-    def note(self, loss: float) -> None:
+    def note(self, loss: float, of_step: bool = True) -> None:
         """Of the step that just ended."""
         self.losses.append(loss)
-        self.seconds.append(time.monotonic() - self._began)
+        if of_step:
+            self.seconds.append(time.monotonic() - self._began)
 
 
 def apart(exact: list[float], found: list[float]) -> float:
@@ -43,8 +44,8 @@ def apart(exact: list[float], found: list[float]) -> float:
     return max(abs(mine - theirs) / abs(theirs) for mine, theirs in zip(found, exact, strict=True))
 
 
-def images(count: int, size: int, classes: int, seed: int) -> tuple[Tensor, Tensor]:
-    """On the CPU: noise, brighter by its class, so that there is something to learn."""
-    chance = torch.Generator().manual_seed(seed)
-    labels = torch.randint(0, classes, (count,), generator=chance)
-    return torch.randn(count, 3, size, size, generator=chance) + labels.view(-1, 1, 1, 1) / classes, labels
+def images(count: int, size: int, classes: int, seed: int, device: str) -> tuple[Tensor, Tensor]:
+    """Noise, brighter by its class, so that there is something to learn. Made on the device: on a CPU it would take longer than a GPU's step."""
+    chance = torch.Generator(device).manual_seed(seed)
+    labels = torch.randint(0, classes, (count,), generator=chance, device=device)
+    return torch.randn(count, 3, size, size, generator=chance, device=device) + labels.view(-1, 1, 1, 1) / classes, labels

@@ -26,14 +26,14 @@ def train(way: str, steps: int, device: str, small: bool) -> Run:
     if way in COMPILED:
         model.compile(**COMPILED[way])
     ema = ModelEmaV3(model, decay=0.99)
-    optimizer = create_optimizer_v2(model, opt="adamw", lr=1e-3, weight_decay=0.05)
+    optimizer = create_optimizer_v2(model, opt="adamw", lr=1e-3 if small else 1e-4, weight_decay=0.05)
     schedule, _ = create_scheduler_v2(optimizer, sched="cosine", num_epochs=steps, warmup_epochs=1, warmup_lr=1e-5)
     mixup = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=_CLASSES)
     criterion, run = SoftTargetCrossEntropy(), Run()
     for step in range(steps):
         total = 0.0
         for micro in range(_ACCUMULATE):
-            given, labels = (each.to(device) for each in images(8 if small else 64, 32 if small else 224, _CLASSES, _ACCUMULATE * step + micro))
+            given, labels = images(8 if small else 64, 32 if small else 224, _CLASSES, _ACCUMULATE * step + micro, device)
             given, targets = mixup(given, labels)
             given = given.contiguous(memory_format=torch.channels_last)
             with torch.autocast(device, torch.bfloat16):
@@ -49,5 +49,5 @@ def train(way: str, steps: int, device: str, small: bool) -> Run:
     # The average is a copy of the model: what was compiled is called with its weights, and not with the model's.
     ema.module.eval()
     with torch.no_grad():
-        run.note(torch.nn.functional.cross_entropy(ema.module(given), labels).item())
+        run.note(torch.nn.functional.cross_entropy(ema.module(given), labels).item(), of_step=False)
     return run

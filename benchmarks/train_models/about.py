@@ -18,7 +18,8 @@ METHOD = {
     "in_a_row": "steps in a row of a sample, by way",
     "host_ms": "until the calls of one step had returned, the GPU idle before",
     "sdpa": "the order of PyTorch's attention kernels that is fastest in the eager step serves all of its ways",
-    "peak_gb": "GiB that a step takes at most, weights, optimizer and batch included",
+    "peak_gb": "GiB that a step takes at most, weights, optimizer, batch and workspaces of libraries included, after Python's garbage "
+    "is collected",
     "kinds_us": "kernels of a step by what their names say they do, of three steps under a profiler, microseconds; of the graph "
     "where there is one",
     "floor_us": "the operators of an eager step, forward and backward, each reading its operands and writing its results once or "

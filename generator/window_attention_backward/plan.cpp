@@ -68,13 +68,13 @@ LaunchPlan window_attention_backward_plan(const WindowAttentionBackwardProblem& 
   const Scratch scratch(p, ctas);
   const std::int64_t sums = std::max(p.sums_bias() ? p.bias_elements() : 0,
                                      p.has_dpadding() ? 3 * p.forward.heads * p.forward.d : 0);
-  const std::int64_t table_warps =
+  const std::int64_t table_ctas =
       p.table_rows == 0
           ? 0
           : p.table_rows * ceil_div(p.forward.bias->heads, std::int64_t{Shape::kTableHeads});
   const std::int64_t grids[] = {
       ctas, std::min(ceil_div(sums, std::int64_t{Shape::kFinishThreads}), kMostFinishCtas),
-      ceil_div(table_warps, std::int64_t{Shape::kTableThreads / 32})};
+      table_ctas};
   LaunchPlan plan;
   for (std::size_t i = 0; i < needs.size(); ++i) {
     if (grids[i] == 0) continue;

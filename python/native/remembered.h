@@ -61,17 +61,10 @@ struct RememberedOperator {
 // The call of operator `index` of that table.
 void run_remembered(std::size_t index, StableIValue* stack, LaunchRemembered launch);
 
-inline constexpr const char* kRemembered[] = {"linear_train",
-                                              "linear_act_train",
-                                              "act_linear_train",
-                                              "linear_input_grad",
-                                              "linear_act_input_grad",
-                                              "linear_weight_grad",
-                                              "linear_scale_weight_grad",
-                                              "norm_train",
-                                              "norm_backward",
-                                              "attention_backward",
-                                              "attention_qkv_backward"};
+inline constexpr const char* kRemembered[] = {
+    "linear_train",          "linear_act_train",   "act_linear_train",         "linear_input_grad",
+    "linear_act_input_grad", "linear_weight_grad", "linear_scale_weight_grad", "norm_train",
+    "norm_backward",         "attention_backward", "attention_qkv_backward"};
 inline constexpr std::size_t kRememberedCount = std::size(kRemembered);
 
 template <LaunchRemembered launch, std::size_t... kIndices>

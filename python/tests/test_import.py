@@ -65,6 +65,18 @@ class ImportTest(unittest.TestCase):
         self.assertRegex(out, "cannot load /.*/absent/libvitune.so.0")
         self.assertIn("libm.so.6 is no libvitune", out)
 
+    @unittest.skipUnless(os.environ.get("VITUNE_TEST_LIBRARY"), "no library was named")
+    def test_what_lies_beside_the_loaders_library_is_found(self):
+        library = pathlib.Path(os.environ["VITUNE_TEST_LIBRARY"]).resolve()
+        out = run_alone("""
+            from vitune._runtime import library
+            library.library_candidates = list  # whoever is installed here
+            print(library.of_loader(), library._loaded)
+            library.library()
+            print(library._loaded_from, library.command_beside())
+        """, LD_LIBRARY_PATH=str(library.parent))
+        self.assertEqual(out, f"{library} None\n{library} {library.parent / 'vitune'}\n")
+
     def test_no_variable_names_a_library(self):
         out = run_alone("""
             import vitune

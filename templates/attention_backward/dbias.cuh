@@ -9,6 +9,7 @@
 
 #include "attention_backward/geometry_dbias.cuh"
 #include "attention_backward/products_sm80.cuh"
+#include "collective/sums.cuh"
 #include "primitives/sync.cuh"
 #include "primitives/vector.cuh"
 
@@ -227,9 +228,8 @@ __device__ void attention_backward_dbias_finish(const AttentionBackwardParams& p
   const i64 threads = i64(gridDim.x) * blockDim.x;
 #pragma unroll 1
   for (i64 at = i64(blockIdx.x) * blockDim.x + threadIdx.x; at < all; at += threads) {
-    float sum[1] = {0.f};
-#pragma unroll 8
-    for (int part = 0; part < p.parts; ++part) sum[0] += p.partials[part * all + at];
+    const float* from = p.partials + at - all;
+    const float sum[1] = {sum_in_order<32>(p.parts, [&] { return from += all; })};
     store_piece(Number::address(p.dbias, at), Number::pack(sum));
   }
 }

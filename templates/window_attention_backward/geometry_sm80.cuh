@@ -24,7 +24,7 @@ struct WindowBackwardGeometry {
   int dpadding;  // 1: that of padding is
 
   static constexpr int kFinishThreads = 256, kTableThreads = 128;
-  static constexpr int kTableHeads = 8;  // of a warp
+  static constexpr int kTableHeads = 8;  // of a CTA
   static constexpr int kMostSummedKeys = 80;
 
   static constexpr int parts(int all, int each) { return (all + each - 1) / each; }

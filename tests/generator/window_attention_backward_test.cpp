@@ -217,7 +217,7 @@ TEST(WindowAttentionBackwardPlanTest, OnlyWhatIsAskedForIsSummedUp) {
   constexpr const char* kTable = "bf16 b=2 image=8 window=4 h=20 d=8 bias=bf16:1x20x16x16 dtable=9";
   const LaunchPlan table = plan(kTable);
   ASSERT_EQ(table.kernels.size(), 3u);
-  EXPECT_EQ(table.kernels[2].shape.grid[0], 7u);  // 9 rows by 3 groups of heads, 4 of a CTA
+  EXPECT_EQ(table.kernels[2].shape.grid[0], 27u);  // 9 rows by 3 groups of heads
   // 8 CTAs of each of 20 heads, and the sums of all heads.
   EXPECT_EQ(table.scratch_bytes, 4 * 8 * 20 * 256 + 4 * 20 * 256);
 }

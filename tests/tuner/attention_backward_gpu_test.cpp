@@ -111,7 +111,7 @@ constexpr Mistake kBiasMistakes[] = {
     {kDbias, "head + i % p.sharing_heads", "head"},
     {kDbias, "i / p.sharing_heads * p.dbias_batches", "i / p.sharing_heads"},
     {kDbias, "end = int((part + 1) * all / p.parts)", "end = int((part + 1) * all / p.parts) - 1"},
-    {kDbias, "part < p.parts; ++part", "part + 1 < p.parts; ++part"},
+    {kDbias, "(p.parts, [&]", "(p.parts - 1, [&]"},
     {kDbias, "+= ds[0][j][i]", "+= s[0][j][i]"},
     {kDbias, "+= ds[0][j][i]", "= ds[0][j][i]"},
     {kDbias, "__ldg(p.delta + first + row)", "__ldg(p.delta + row)"},

@@ -142,7 +142,7 @@ constexpr Mistake kBiasMistakes[] = {
     {kScores, "[i] += ds[group]", "[i] = ds[group]"},
     {kScores, "+= ds[group][j][i]",
      "+= __uint_as_float(__float_as_uint(ds[group][j][i]) & 0xffff0000u)"},
-    {kDbias, "part < p.parts; ++part", "part + 1 < p.parts; ++part"},
+    {kDbias, "(p.parts, [&]", "(p.parts - 1, [&]"},
     {kShort, "i64(work.entry) * queries", "i64(0) * queries"},
 };
 

@@ -129,8 +129,8 @@ constexpr char kSumsConfig[] = "kBlockN=32 kBuffers=2 kKeepsScores=1 kMinCtas=1 
 constexpr Mistake kMistakesOfSums[] = {
     // dbias of the last window alone, without one part, of another head.
     {kWindows, "is_first ? ds[0][j][i] : *at + ds[0][j][i]", "ds[0][j][i]"},
-    {kFinish, "part < p.parts; ++part", "part + 1 < p.parts; ++part"},
-    {kFinish, "+ window * heads + head", "+ window * heads"},
+    {kFinish, "p.parts * sharing, [&]", "(p.parts - 1) * sharing, [&]"},
+    {kFinish, "i64(window * heads + head)", "i64(window * heads)"},
     // Padding's: dv for dk, without the scale, of keys that are there, of one half of the rows.
     {kFinish, "(2 * cta + which - 1)", "(2 * cta + 2 - which)"},
     {kWindows, "dk[n][2 + e], p.forward.call.scale", "dk[n][2 + e], 1.f"},
@@ -143,9 +143,11 @@ constexpr Mistake kMistakesOfSums[] = {
 constexpr Batched kTable = {7, 2400, "image=4x8 window=4 h=10 d=8 bias=bf16:1x10x16x16 dtable=9"};
 constexpr char kTableConfig[] = "kBlockN=16 kBuffers=2 kKeepsScores=0 kMinCtas=1 kWarps=1";
 constexpr Mistake kMistakesOfTables[] = {
-    {kFinish, "__ldg(p.index + at) != row", "__ldg(p.index + at) < row"},
-    {kFinish, "p.dbias[i64(head0 + i) * kEach + at]", "p.dbias[i64(head0) * kEach + at]"},
-    {kFinish, "at < kEach; at += kWarpSize", "at < kEach - 16; at += kWarpSize"},
+    {kFinish, "rows[at] != row", "rows[at] < row"},
+    {kFinish, "p.dbias[i64(head0 + i) * kEach", "p.dbias[i64(head0) * kEach"},
+    {kFinish, "first < kEach; first += 4", "first < kEach - 16; first += 4"},
+    {kFinish, "int(four.z)", "int(four.y)"},
+    {kFinish, "sum += shared[each][i]", "sum = shared[each][i]"},
     {kWindows, "sums[j][i] += ds[0][j][i]", "sums[j][i] = ds[0][j][i]"},
     {kWindows, "pack_keys<T, 16>(gradients, ds, 0)", "pack_keys<T, 16>(gradients, s, 0)"},
     {kWindows, "load_shared(at + 8)", "load_shared(at + 4)"},
@@ -201,6 +203,10 @@ constexpr MissingWait kUnorderedAgain[] = {
      "a race"},
 };
 
+// And of the sums of a table, which warps leave each other: there warps run one after the other.
+constexpr MissingWait kUnorderedTable[] = {
+    {"SumsOfOtherWarps", {kFinish, "__syncthreads();", ""}, "erred by .* at dtable"}};
+
 class WindowAttentionBackwardUnorderedGpuTest : public WindowAttentionBackwardGpuTest,
                                                 public testing::WithParamInterface<MissingWait> {
  protected:
@@ -210,6 +216,7 @@ class WindowAttentionBackwardUnorderedGpuTest : public WindowAttentionBackwardGp
   }
 };
 class WindowAttentionBackwardAgainGpuTest : public WindowAttentionBackwardUnorderedGpuTest {};
+class WindowAttentionBackwardTableGpuTest : public WindowAttentionBackwardUnorderedGpuTest {};
 
 TEST_P(WindowAttentionBackwardUnorderedGpuTest, IsARaceOnTheEmulatedDevice) {
   expect_race("kBlockN=32 kBuffers=1 kKeepsScores=1 kMinCtas=1 kWarps=2");
@@ -218,6 +225,14 @@ TEST_P(WindowAttentionBackwardAgainGpuTest, IsARaceOnTheEmulatedDevice) {
   expect_race("kBlockN=32 kBuffers=1 kKeepsScores=0 kMinCtas=1 kWarps=1");
 }
 
+TEST_P(WindowAttentionBackwardTableGpuTest, IsWrongOnTheEmulatedDevice) {
+  expect_fault(parse_problem(kTable.text(device_)), Config::parse(kTableConfig), GetParam().mistake,
+               GetParam().fault);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachWait, WindowAttentionBackwardTableGpuTest,
+                         testing::ValuesIn(kUnorderedTable),
+                         [](const auto& test) { return std::string(test.param.name); });
 INSTANTIATE_TEST_SUITE_P(EachWait, WindowAttentionBackwardUnorderedGpuTest,
                          testing::ValuesIn(kUnordered),
                          [](const auto& test) { return std::string(test.param.name); });

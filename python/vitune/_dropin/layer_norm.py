@@ -32,8 +32,13 @@ _call = None if attention_ops.library is None else torch.ops.vitune.layer_norm_o
 def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
                eps: float = 1e-5) -> Tensor:
     """layer_norm, served by vitune where it can: over the last dimension; in inference outside of autocast (which has fp32 results)."""
-    if (serving and type(input) is Tensor and not _is_tracing() and type(normalized_shape) is tuple
-            and (input.is_cuda or attention_ops.is_on_gpu(input)) and input.dtype in _SERVED and not _is_grad_enabled()
+    if _is_grad_enabled():
+        if norms.serving and not _is_tracing():
+            out = norms.trained(input, normalized_shape, weight, bias, eps, False)
+            if out is not None:
+                return out
+    elif (serving and type(input) is Tensor and not _is_tracing() and type(normalized_shape) is tuple
+            and (input.is_cuda or attention_ops.is_on_gpu(input)) and input.dtype in _SERVED
             and forward_ad._current_level < 0 and type(weight) in _PARAMETERS and type(bias) in _PARAMETERS
             and not _is_any_autocast_enabled() and _transforms() is None and not input.is_nested
             and input.shape[-1:] == normalized_shape and (not _modes() or not sdpa_dropin.is_overridden())):
@@ -41,10 +46,6 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[
             return _call(input, weight, bias, eps)
         except RuntimeError:
             pass  # PyTorch refused: below it says why in its own words
-    elif _is_grad_enabled() and not _is_tracing():
-        out = norms.trained(input, normalized_shape, weight, bias, eps, False)
-        if out is not None:
-            return out
     return original(input, normalized_shape, weight, bias, eps)
 
 

@@ -25,7 +25,7 @@ _is_autocast_enabled = torch.is_autocast_enabled
 
 def trained(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: Any, rms: bool) -> Optional[Tensor]:
     """The norm, where grad mode is on and vitune serves it; else None."""
-    if not serving or training.asked == training.NONE or training.asked == training.CAPTURED and not training.is_capturing():
+    if training.asked == training.NONE or training.asked == training.CAPTURED and not training.is_capturing():
         return None
     if type(x) not in PLAIN or type(weight) not in PARAMETERS or type(bias) not in PARAMETERS or type(eps) is not float:
         return None

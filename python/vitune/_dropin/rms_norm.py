@@ -19,7 +19,7 @@ _is_grad_enabled = torch.is_grad_enabled
 
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None, eps: Optional[float] = None) -> Tensor:
     """rms_norm, served by vitune where a gradient is wanted and it can: over the last dimension."""
-    if _is_grad_enabled() and not _is_tracing():
+    if norms.serving and _is_grad_enabled() and not _is_tracing():
         out = norms.trained(input, normalized_shape, weight, None, norm_ops.RMS_EPS if eps is None else eps, True)
         if out is not None:
             return out

@@ -3,6 +3,7 @@
 """No environment variable names this library: a program that wants another one says use_library()."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -72,12 +73,31 @@ def _find() -> tuple[ctypes.CDLL, pathlib.Path | None]:
         if candidate.is_file():
             return _open(str(candidate)), candidate
     try:
-        return _open(NAME), None
+        return _open(NAME), _mapped()
     except LibraryNotFound:
         places = "".join(f"\n  {candidate}" for candidate in candidates)
         raise LibraryNotFound(
             f"{NAME} is neither on the loader's path nor at one of{places}\n"
             "Build it with 'make', install it with 'make install', or name it with vitune.use_library(path).") from None
+
+
+def _mapped() -> pathlib.Path | None:
+    """The file that the loader took, beside which the others of the package are."""
+    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            path = pathlib.Path(line.rstrip("\n").split(maxsplit=5)[-1])
+            if path.name.startswith(NAME) and path.is_file():
+                return path
+    return None
+
+
+def of_loader() -> pathlib.Path | None:
+    """The file that the loader takes by itself, which is not yet the one that is used; None: it finds none."""
+    try:
+        ctypes.CDLL(NAME)
+    except OSError:
+        return None
+    return _mapped()
 
 
 def use_library(path: str | os.PathLike[str]) -> None:

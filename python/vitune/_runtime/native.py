@@ -44,6 +44,8 @@ def _path() -> pathlib.Path | None:
     beside = _library.library_candidates()
     if _library._loaded_from is not None:
         beside.insert(0, _library._loaded_from)
+    elif not any(path.is_file() for path in beside):
+        beside += filter(None, [_library.of_loader()])
     return next((path.parent / NAME for path in beside if (path.parent / NAME).is_file()), None)
 
 
