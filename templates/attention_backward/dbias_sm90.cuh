@@ -11,7 +11,6 @@
 #pragma once
 
 #include "attention_backward/bias_fragments_sm90.cuh"
-#include "collective/sums.cuh"
 #include "primitives/hold.cuh"
 #include "primitives/number_store.cuh"
 #include "primitives/sync.cuh"
@@ -321,9 +320,9 @@ __device__ __forceinline__ void attention_backward_dbias_sum(
   for (int at = cta * int(blockDim.x) + int(threadIdx.x); at < kNumbers;
        at += ctas * int(blockDim.x)) {
     const float* const from = p.partials + at / T::kKeys * T::kSumPitch + at % T::kKeys;
-    int unit = first;
-    const float sum[1] = {
-        sum_in_order<16>(last + 1 - first, [&] { return from + sum_place<T>(unit++, entry); })};
+    float sum[1] = {0.f};
+#pragma unroll 4
+    for (int unit = first; unit <= last; ++unit) sum[0] += from[sum_place<T>(unit, entry)];
     store_piece(Number::address(p.dbias, i64(entry) * kNumbers + at), Number::pack(sum));
   }
 }

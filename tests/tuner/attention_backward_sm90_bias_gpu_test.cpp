@@ -130,7 +130,7 @@ constexpr Mistake kWindowsMistakes[] = {
     {kDkv, "bias + i * T::kFragmentBytes", "bias"},
     // dbias: sums, places, what units have.
     {kDbias, "products.dp[i + j] - delta[half]", "products.dp[i + j]"},
-    {kDbias, "last + 1 - first", "last - first"},
+    {kDbias, "unit <= last", "unit < last"},
     {kDbias, "(entry + 1) * sharing * params.units - 1", "entry * sharing * params.units"},
     {kDbias, "kFirst / 16 * T::kFragmentBytes", "0"},
     {kDbias, "from + 64 + 8 * half", "from + 64"},
