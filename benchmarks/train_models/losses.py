@@ -16,6 +16,7 @@ from .ways import BUILDS
 
 STEPS, SEEDS, RATE = 300, (0, 1, 2), 3e-4
 PATTERNS = 10  #: classes of images
+_EACH = 10  #: steps of a number of the curve: whether losses rose in between, and came down again
 _LAST = 20  #: steps whose mean loss is told
 #: Ways by name: how the weights are kept, and what computes the model.
 _EXACT = "fp32"
@@ -43,7 +44,7 @@ def measure(name: str, count: int, device: str, clock: Any) -> dict[str, Any]:
     model, size = zoo.build(name, "amp", device)
     zoo.without_dropout(model)
     states = [_fresh(model, seed) for seed in SEEDS]
-    row: dict[str, Any] = {"steps": STEPS, "seeds": len(SEEDS), "distance": {}, "last_loss": {}, "failed": {}}
+    row: dict[str, Any] = {"steps": STEPS, "seeds": len(SEEDS), "distance": {}, "last_loss": {}, "curve": {}, "failed": {}}
     exact: Tensor | None = None
     for way, (params, build) in WAYS.items():
         try:
@@ -52,6 +53,7 @@ def measure(name: str, count: int, device: str, clock: Any) -> dict[str, Any]:
             row["failed"][way] = sentence(reason)
             alive(clock, f"losses of {way}")
             continue
+        row["curve"][way] = [[float(f"{part.mean().item():.3g}") for part in seed.split(_EACH)] for seed in found]
         row["last_loss"][way] = [round(value, 5) for value in found[:, -_LAST:].mean(1).tolist()]
         if way == _EXACT:
             exact = found

@@ -38,6 +38,8 @@ class LossesTest(unittest.TestCase):
         self.assertEqual(set(found["last_loss"]), {"fp32", *found["distance"]})
         self.assertLess(max(found["last_loss"]["fp32"]), 2.0)  # from ln 10
         self.assertEqual(len(set(found["last_loss"]["fp32"])), 3)
+        for way, curves in found["curve"].items():
+            self.assertEqual([len(curve) for curve in curves], [4, 4, 4], way)
 
     def test_wrong_gradients_are_far_from_fp32(self):
         def build(training):
