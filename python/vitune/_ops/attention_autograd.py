@@ -130,7 +130,7 @@ class _Attention(torch.autograd.Function):
             try:
                 out, lse = _forward(*operands, mask, is_causal, scale, has_groups, order)
             except RuntimeError as error:
-                raise attention_ops.library.error(error) from None
+                raise error if isinstance(error, VituneError) else attention_ops.library.error(error) from None
         ctx.set_materialize_grads(False)
         ctx.words = is_causal, scale
         ctx.save_for_backward(q, k, v, mask, out, lse)
