@@ -29,7 +29,7 @@ constexpr std::string_view kWorkerVariables[] = {"PATH",
                                                  "TSAN_OPTIONS",
                                                  "LD_LIBRARY_PATH"};
 
-std::optional<std::string> read(const char* name) {
+std::optional<std::string> variable(const char* name) {
   const char* value = secure_getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
@@ -38,7 +38,7 @@ std::optional<std::string> read(const char* name) {
 // The value of `name` if it is an absolute path: a relative one would mean another directory in
 // every working directory (and the XDG base directory specification says to ignore it).
 std::optional<std::string> read_absolute(const char* name) {
-  auto value = read(name);
+  auto value = variable(name);
   if (value && value->front() != '/') return std::nullopt;
   return value;
 }
@@ -57,7 +57,7 @@ std::optional<std::string> password_home() {
 // As in PATH: entries between colons. What is written goes to the first; an empty first entry is
 // the default place. The others are only read.
 void read_databases(Environment& environment) {
-  const std::string list = read("VITUNE_DB").value_or("");
+  const std::string list = variable("VITUNE_DB").value_or("");
   std::string_view left = list;
   for (bool first = true; !left.empty(); first = false) {
     const std::size_t length = std::min(left.find(':'), left.size());
@@ -84,27 +84,27 @@ bool passed_to_workers(std::string_view entry) {
 Environment read_environment() {
   Environment environment;
   read_databases(environment);
-  environment.cache_dir = read("VITUNE_CACHE_DIR");
-  environment.log_level = read("VITUNE_LOG_LEVEL");
+  environment.cache_dir = variable("VITUNE_CACHE_DIR");
+  environment.log_level = variable("VITUNE_LOG_LEVEL");
   environment.xdg_cache_home = read_absolute("XDG_CACHE_HOME");
   environment.home = read_absolute("HOME");
   if (!environment.home) environment.home = password_home();
   environment.cuda_home = read_absolute("CUDA_HOME");
   if (!environment.cuda_home) environment.cuda_home = read_absolute("CUDA_PATH");
-  environment.cublaslt = read("VITUNE_CUBLASLT");
-  environment.path = read("PATH");
-  environment.miss = read("VITUNE_MISS");
-  environment.capture = read("VITUNE_CAPTURE");
-  environment.slurm_task = read("SLURM_ARRAY_TASK_ID");
-  environment.slurm_count = read("SLURM_ARRAY_TASK_COUNT");
-  environment.slurm_min = read("SLURM_ARRAY_TASK_MIN");
-  environment.slurm_max = read("SLURM_ARRAY_TASK_MAX");
-  environment.slurm_step = read("SLURM_ARRAY_TASK_STEP");
-  environment.job_index = read("JOB_COMPLETION_INDEX");
-  environment.disable = read("VITUNE_DISABLE").has_value();
-  environment.log_command = read("VITUNE_LOG_CMD").has_value();
-  environment.no_color = read("NO_COLOR").has_value();
-  environment.dumb_terminal = read("TERM") == "dumb";
+  environment.cublaslt = variable("VITUNE_CUBLASLT");
+  environment.path = variable("PATH");
+  environment.miss = variable("VITUNE_MISS");
+  environment.capture = variable("VITUNE_CAPTURE");
+  environment.slurm_task = variable("SLURM_ARRAY_TASK_ID");
+  environment.slurm_count = variable("SLURM_ARRAY_TASK_COUNT");
+  environment.slurm_min = variable("SLURM_ARRAY_TASK_MIN");
+  environment.slurm_max = variable("SLURM_ARRAY_TASK_MAX");
+  environment.slurm_step = variable("SLURM_ARRAY_TASK_STEP");
+  environment.job_index = variable("JOB_COMPLETION_INDEX");
+  environment.disable = variable("VITUNE_DISABLE").has_value();
+  environment.log_command = variable("VITUNE_LOG_CMD").has_value();
+  environment.no_color = variable("NO_COLOR").has_value();
+  environment.dumb_terminal = variable("TERM") == "dumb";
   return environment;
 }
 

@@ -31,7 +31,7 @@ std::optional<std::int64_t> product(const std::vector<std::int64_t>& extents) {
   return found;
 }
 
-std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& extents) {
+std::vector<std::int64_t> row_after_row(const std::vector<std::int64_t>& extents) {
   std::vector<std::int64_t> strides(extents.size(), 1);
   for (std::size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];
   return strides;
@@ -347,7 +347,7 @@ BatchView BatchTensors::view(const ModelOperand& operand, const std::string& whe
     refuse(place_, formatted("{}: there is no tensor '{}'", where, shown_name(operand.of)));
   }
   const Tensor& tensor = found->second;
-  BatchView view{operand.of, tensor.type, 0, tensor.shape, dense_strides(tensor.shape)};
+  BatchView view{operand.of, tensor.type, 0, tensor.shape, row_after_row(tensor.shape)};
   if (operand.whole) return view;
   view.offset = operand.offset.at(batch_);
   view.extents.clear();

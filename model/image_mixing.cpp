@@ -14,17 +14,17 @@
 namespace vitune {
 namespace {
 
-using Numbers = std::vector<BatchNumber>;
+using BatchNumbers = std::vector<BatchNumber>;
 
 bool grows(const BatchNumber& number) { return number.each != 0; }
 
 // The first extent is a multiple of the batch, and no other one depends on it.
-bool counts_images(const Numbers& extents) {
+bool counts_images(const BatchNumbers& extents) {
   return !extents.empty() && extents[0].fixed == 0 && extents[0].each > 0 &&
          std::none_of(extents.begin() + 1, extents.end(), grows);
 }
 
-std::optional<std::int64_t> product(std::int64_t first, const Numbers& extents) {
+std::optional<std::int64_t> product(std::int64_t first, const BatchNumbers& extents) {
   std::optional<std::int64_t> found = first;
   for (std::size_t i = 1; i < extents.size() && found; ++i) {
     found = checked_mul(*found, extents[i].fixed);
@@ -67,7 +67,7 @@ class Mixing {
   }
 
   bool is_of_images(const ModelOperand& operand) const { return shares_.contains(operand.of); }
-  const Numbers& extents_of(const ModelOperand& operand) const {
+  const BatchNumbers& extents_of(const ModelOperand& operand) const {
     return operand.whole ? extents_.at(operand.of) : operand.extents;
   }
 
@@ -139,7 +139,7 @@ class Mixing {
 
   const ModelGraph& graph_;
   std::map<std::string, std::int64_t> shares_;  // elements of an image, of what grows with them
-  std::map<std::string, Numbers> extents_;
+  std::map<std::string, BatchNumbers> extents_;
   std::string odd_;
 };
 

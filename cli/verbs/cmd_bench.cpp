@@ -26,7 +26,7 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
-void describe(po::options_description& options) {
+void describe_bench(po::options_description& options) {
   add_problem_options(options);
   add_device_options(options);
   add_value(options, "objective", "WHICH",
@@ -151,7 +151,7 @@ LayeredStore scratch_store(Session& session) {
   return LayeredStore(std::move(user), std::move(shipped), false, std::move(sites));
 }
 
-int run(Session& session) {
+int run_bench(Session& session) {
   if (!named_model_files(session).empty()) return bench_model_file(session);
   std::vector<NamedProblem> problems = requested_problems(session, "vit-b16");
   add_known_peers(session, problems);
@@ -181,8 +181,8 @@ Verb bench_verb() {
       "with\n"
       "the memory that they take and their slowest nodes. Example:\n"
       "  vitune bench --model vit_b.safetensors --batch 1,8,32",
-      describe,
-      run};
+      describe_bench,
+      run_bench};
 }
 
 }  // namespace vitune

@@ -20,7 +20,7 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
-void describe(po::options_description& options) {
+void describe_compare(po::options_description& options) {
   add_value(options, "threshold", "PERCENT",
             "how much slower is a regression, where chance does not explain it", "5%");
   add_value(options, "kind", "WHICH", "cold, warm or both", "both");
@@ -220,7 +220,7 @@ int conclude(Session& session, const Comparison& comparison, double threshold) {
   return kRegressionStatus;
 }
 
-int run(Session& session) {
+int run_compare(Session& session) {
   if (session.operands.size() != 2) {
     throw Error(ErrorCode::kUsage,
                 "give two files of times: vitune compare before.json after.json");
@@ -257,8 +257,8 @@ Verb compare_verb() {
       "by name. B / A above 1: the second file is slower. A regression is a row that is slower by\n"
       "more than the threshold and whose 95 % interval lies above 1. How the intervals are made:\n"
       "docs/measuring.md.",
-      describe,
-      run};
+      describe_compare,
+      run_compare};
 }
 
 }  // namespace vitune

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
-void describe(po::options_description& options) {
+void describe_compile(po::options_description& options) {
   add_problem_options(options);
   add_value(options, "arch", "LIST",
             formatted("architectures with commas between; default: {}",
@@ -301,7 +301,7 @@ int show(Session& session, const std::vector<Job>& jobs,
   return listing.failed == 0 ? 0 : exit_status(ErrorCode::kFailure);
 }
 
-int run(Session& session) {
+int run_compile(Session& session) {
   const std::vector<std::string> architectures = chosen_architectures(session);
   const CompilePoolOptions options = compile_pool_options(session);
   if (session.has("probes")) {
@@ -342,8 +342,8 @@ Verb compile_verb() {
           "Without a problem: the preset vit-b16. Exit code 1 if any kernel does not compile. "
           "Example:\n"
           "  vitune compile --arch sm_80,sm_90 --sample 20 \"bf16 b=32 h=12 n=197 d=64\"",
-          describe,
-          run};
+          describe_compile,
+          run_compile};
 }
 
 }  // namespace vitune

@@ -23,7 +23,7 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
-void describe(po::options_description& options) {
+void describe_db_rekey(po::options_description& options) {
   add_switch(options, "dry-run", "compare and tell; change nothing");
   add_value(options, "jobs,j", "N", "compile processes; default: one per CPU");
 }
@@ -130,7 +130,7 @@ void add_counts(const Findings& findings, const RekeyReport& report, Table& tabl
   }
 }
 
-int run(Session& session) {
+int run_db_rekey(Session& session) {
   const Findings findings = find_out(session);
   const std::map<Digest, Digest> keys = findings.keys();
   const RekeyReport report = write_keys(session, findings, keys);
@@ -173,8 +173,8 @@ Verb rekey_verb() {
           "it; where machine code, constants,\nregisters and shared memory are the same, its "
           "winners, trials and blocks are those of the new source\nfrom then on. All other rows "
           "stay as they are. Exit code 1 if a winner is left that is not served.",
-          describe,
-          run};
+          describe_db_rekey,
+          run_db_rekey};
 }
 
 }  // namespace vitune

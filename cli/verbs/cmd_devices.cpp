@@ -20,7 +20,7 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
-void describe(po::options_description& options) {
+void describe_devices(po::options_description& options) {
   add_switch(options, "measure",
              "measure what a GPU can do at most: HBM, L2, tensor cores, exponentials, FMA");
   add_value(options, "device", "N", "with --measure: the GPU, by its ordinal", "0");
@@ -83,7 +83,7 @@ int measure(Session& session, const CeilingOptions& options, const DeviceProbe& 
   return 0;
 }
 
-int run(Session& session) {
+int run_devices(Session& session) {
   if (!session.has("measure")) {
     session.refuse({"device", "samples"}, "belongs to --measure; see 'vitune devices --help'");
     return list(session, probe_devices(session.program));
@@ -105,8 +105,8 @@ Verb devices_verb() {
           "--measure takes a few seconds per GPU. The figures are ceilings under random data: what "
           "a\n"
           "kernel that does nothing else gets. docs/measuring.md says how they are taken.",
-          describe,
-          run};
+          describe_devices,
+          run_devices};
 }
 
 }  // namespace vitune

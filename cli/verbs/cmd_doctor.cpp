@@ -298,7 +298,7 @@ void show(Session& session, const std::vector<Finding>& findings, bool usable) {
   }
 }
 
-int run(Session& session) {
+int run_doctor(Session& session) {
   const DeviceProbe probe = probe_devices(session.program);
   std::vector<Finding> findings = {check_gpu(probe), check_compiler(session)};
   const bool has_compiler = findings.back().verdict == Verdict::kOk;
@@ -324,7 +324,7 @@ int run(Session& session) {
 Verb doctor_verb() {
   return {"doctor", "Check driver, GPU, NVRTC, data and database, and say what to do",
           "",       "Exit code 0 if tuning works here, on a GPU or at least by replay.",
-          nullptr,  run};
+          nullptr,  run_doctor};
 }
 
 }  // namespace vitune

@@ -29,7 +29,7 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
-void describe(po::options_description& options) {
+void describe_explain(po::options_description& options) {
   add_problem_options(options);
   add_value(options, "device", "GPU",
             "N (this machine's GPU N), replay:h200 or replay:FILE; default: GPU 0, else the "
@@ -234,7 +234,7 @@ class Explanation {
   bool refused_ = false;
 };
 
-int run(Session& session) {
+int run_explain(Session& session) {
   const std::vector<NamedProblem> problems = requested_problems(session, "");
   if (problems.empty()) {
     throw Error(
@@ -256,8 +256,8 @@ Verb explain_verb() {
           "GPU.\n"
           "VITUNE_MISS counts. Exit code 1 if nothing would serve one of them. Example:\n"
           "  vitune explain \"bf16 b=33 h=12 n=197 d=64 layout=packed\"",
-          describe,
-          run};
+          describe_explain,
+          run_explain};
 }
 
 }  // namespace vitune

@@ -21,7 +21,7 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
-void describe(po::options_description& options) {
+void describe_models(po::options_description& options) {
   add_switch(options, "problems", "the problems of each model, with how often a pass asks them");
   add_switch(options, "names", "the names alone, one per line");
   add_model_input_options(options);
@@ -174,7 +174,7 @@ int run_of_file(Session& session) {
   return show_model_file(session, session.operands.front());
 }
 
-int run(Session& session) {
+int run_models(Session& session) {
   if (std::ranges::any_of(session.operands, names_model_file)) return run_of_file(session);
   if (session.has("names") && session.has("problems")) {
     throw Error(ErrorCode::kUsage, "choose one of --names and --problems");
@@ -217,8 +217,8 @@ Verb models_verb() {
       "  vitune models --problems swin_tiny_patch4_window7_224 --batch 32\n"
       "  vitune models vit_b.safetensors --batch 32\n"
       "  vitune tune --model vit_base_patch16_224 --batch 1,32",
-      describe,
-      run};
+      describe_models,
+      run_models};
 }
 
 }  // namespace vitune

@@ -25,7 +25,7 @@ constexpr const char* kHandedOn[] = {"output",     "results",     "models",     
                                      "peers",      "tune",        "bench-operators", "ceilings",
                                      "cold-start", "first-calls", "reference-peers", "figures"};
 
-void describe(po::options_description& options) {
+void describe_report(po::options_description& options) {
   add_value(options, "output,o", "FILE", "the page; an older one is replaced", "report.html");
   add_value(
       options, "results", "DIR",
@@ -88,7 +88,7 @@ void execute(const std::vector<std::string>& command) {
   ::execv(arguments.front(), arguments.data());
 }
 
-int run(Session& session) {
+int run_report(Session& session) {
   session.refuse({"json", "csv", "md"}, "is not for a report, which is a page");
   std::vector<std::string> command = {require_python(session).string(), "-B",
                                       require_program(session).string(), "--command",
@@ -116,8 +116,8 @@ Verb report_verb() {
           "  vitune tune --json > t.json; vitune report --tune t.json\n"
           "  vitune report --results benchmarks/results/h200 -o report.html\n"
           "What each picture shows: docs/report.md.",
-          describe,
-          run};
+          describe_report,
+          run_report};
 }
 
 }  // namespace vitune

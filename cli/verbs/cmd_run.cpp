@@ -33,7 +33,7 @@ namespace po = boost::program_options;
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-void describe(po::options_description& options) {
+void describe_run(po::options_description& options) {
   add_value(options, "batch", "N", "inputs of one pass", "32");
   add_value(options, "top", "K", "print the K largest numbers of each result", "5");
   add_value(options, "out", "FILE.npy",
@@ -357,7 +357,7 @@ Spent run_all(Session& session, Runner& runner, BatchSource& source, std::int64_
   return spent;
 }
 
-int run(Session& session) {
+int run_run(Session& session) {
   if (session.operands.size() < 2) {
     throw Error(ErrorCode::kUsage,
                 "name a model file and what to run it on: vitune run vit.safetensors photo.jpg");
@@ -394,8 +394,8 @@ Verb run_verb() {
       "Examples:\n"
       "  vitune run vit_b.safetensors photo.jpg --top 5\n"
       "  vitune run dino.safetensors photos/ --batch 128 --out vectors.npy",
-      describe,
-      run};
+      describe_run,
+      run_run};
 }
 
 }  // namespace vitune

@@ -27,7 +27,7 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
-void describe(po::options_description& options) {
+void describe_show(po::options_description& options) {
   add_problem_options(options);
   add_winner_options(options);
   add_switch(options, "trials", "every candidate tried, best first");
@@ -214,7 +214,7 @@ void check_options(const Session& session) {
   }
 }
 
-int run(Session& session) {
+int run_show(Session& session) {
   const std::vector<std::pair<std::string, int (*)(Session&)>> modes = {
       {"trials", show_trials}, {"space", show_space},   {"explain", show_explanation},
       {"source", show_source}, {"misses", show_misses}, {"blocks", show_blocks}};
@@ -251,8 +251,8 @@ Verb show_verb() {
       "  vitune show --shipped --gpu h200\n"
       "  vitune show --space \"bf16 b=32 h=12 n=197 d=64\"\n"
       "  vitune show --trials --preset vit-b16 --csv",
-      describe,
-      run};
+      describe_show,
+      run_show};
 }
 
 }  // namespace vitune

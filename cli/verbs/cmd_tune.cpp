@@ -33,7 +33,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* kDefaultPreset = "vit-b16";
 
-void describe(po::options_description& options) {
+void describe_tune(po::options_description& options) {
   add_problem_options(options);
   add_switch(options, "from-misses",
              "the problems that programs asked for and no winner existed for, those that took the "
@@ -328,7 +328,9 @@ int run_shard(Session& session) {
   return exit_status_of(report);
 }
 
-int run(Session& session) { return session.has("shard") ? run_shard(session) : run_whole(session); }
+int run_tune(Session& session) {
+  return session.has("shard") ? run_shard(session) : run_whole(session);
+}
 
 }  // namespace
 
@@ -344,8 +346,8 @@ Verb tune_verb() {
           "  vitune tune --model vit_b.safetensors --batch 1,32      # what vitune.export() wrote\n"
           "  vitune tune \"bf16 b=32 h=12 n=197 d=64 layout=packed\" --objective warm\n"
           "  vitune tune --preset recorded --record a100.recording --trials 200   # for others",
-          describe,
-          run};
+          describe_tune,
+          run_tune};
 }
 
 }  // namespace vitune

@@ -23,7 +23,7 @@ namespace {
 namespace po = boost::program_options;
 using nlohmann::ordered_json;
 
-void describe(po::options_description& options) {
+void describe_verify(po::options_description& options) {
   add_problem_options(options);
   add_device_options(options, false);
   add_value(options, "objective", "WHICH",
@@ -53,7 +53,7 @@ std::vector<NamedProblem> stored_problems(Session& session, LayeredStore& store)
   return problems;
 }
 
-int run(Session& session) {
+int run_verify(Session& session) {
   if (!named_model_files(session).empty()) return verify_model_file(session);
   if (device_argument(session).starts_with("replay:")) {
     throw Error(ErrorCode::kNoDevice,
@@ -107,8 +107,8 @@ Verb verify_verb() {
       "FILE is what vitune.export() wrote: each step of its pass for --batch (1) is judged in the\n"
       "pass's own memory beside fp64, and all that it must not change is compared. Example:\n"
       "  vitune verify --model vit_b.safetensors --batch 4",
-      describe,
-      run};
+      describe_verify,
+      run_verify};
 }
 
 }  // namespace vitune

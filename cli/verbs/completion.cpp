@@ -90,9 +90,9 @@ CompletionVerb completion_verb_of(const Verb& verb) {
   return result;
 }
 
-void describe(po::options_description&) {}
+void describe_completion(po::options_description&) {}
 
-int run(Session& session) {
+int run_completion(Session& session) {
   if (session.operands.size() != 1) {
     throw Error(ErrorCode::kUsage,
                 formatted("name one shell: {}", joined(completion_shells(), ", ")));
@@ -130,8 +130,8 @@ Verb completion_verb() {
           "  bash   source <(vitune completion bash)        # in ~/.bashrc\n"
           "  zsh    vitune completion zsh > <a folder of $fpath>/_vitune\n"
           "  fish   vitune completion fish > ~/.config/fish/completions/vitune.fish",
-          describe,
-          run,
+          describe_completion,
+          run_completion,
           true};
 }
 

@@ -148,9 +148,9 @@ Pairs files() {
   };
 }
 
-void describe(po::options_description&) {}
+void describe_man_page(po::options_description&) {}
 
-int run(Session& session) {
+int run_man_page(Session& session) {
   session.refuse({"json", "csv", "md"}, "does not go with 'man', which prints a page for man(1)");
   session.console.print(man_page(all_verbs()));
   return 0;
@@ -197,8 +197,8 @@ Verb man_verb() {
           "Print the manual page",
           "",
           "An installed vitune has it as vitune(1). To read it without: vitune man | man -l -",
-          describe,
-          run,
+          describe_man_page,
+          run_man_page,
           true};
 }
 

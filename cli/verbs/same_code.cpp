@@ -19,13 +19,13 @@ namespace vitune {
 namespace {
 
 // A kernel as the compiler makes it today.
-struct Made {
+struct MadeAgain {
   std::optional<std::string> failure;
   CompileFacts facts;
   std::optional<Digest> code;
 };
 
-Made made_of(const CompileResult& result) {
+MadeAgain made_of(const CompileResult& result) {
   if (result.status != CompileStatus::kOk) {
     return {formatted("it does not compile: {}", decisive_line(result.log)), {}, {}};
   }
@@ -34,7 +34,7 @@ Made made_of(const CompileResult& result) {
 
 // The first thing by which the two differ; nothing: a launch cannot tell them apart.
 std::optional<std::string> difference(const OlderKernel& kernel, const Binary& stored,
-                                      const Made& made) {
+                                      const MadeAgain& made) {
   if (made.failure) return made.failure;
   const auto changed = [](const char* what, auto before, auto now) {
     return formatted("it has {} {}, the stored one {}", now, what, before);
@@ -63,8 +63,9 @@ std::optional<std::string> difference(const OlderKernel& kernel, const Binary& s
 }
 
 // Each kernel that this compiler may have made, compiled; the others are put down as different.
-std::map<Digest, Made> compile_all(Session& session, const std::map<Digest, OlderKernel>& kernels,
-                                   CodeComparison& comparison) {
+std::map<Digest, MadeAgain> compile_all(Session& session,
+                                        const std::map<Digest, OlderKernel>& kernels,
+                                        CodeComparison& comparison) {
   CompilePool pool(compile_pool_options(session));
   const std::string compiler = pool.compiler_version();
   std::vector<Digest> jobs;
@@ -77,7 +78,7 @@ std::map<Digest, Made> compile_all(Session& session, const std::map<Digest, Olde
           formatted("{} made it, and only that can tell; this is {}", kernel.compiler, compiler);
     }
   }
-  std::map<Digest, Made> made;
+  std::map<Digest, MadeAgain> made;
   while (made.size() < jobs.size()) {
     if (session.stop) throw Error(ErrorCode::kInterrupted, "interrupted; nothing was changed");
     const auto finished = pool.wait(std::chrono::milliseconds(200));
@@ -95,7 +96,7 @@ CodeComparison compare_code(Session& session, const std::map<Digest, OlderKernel
                             const std::vector<Binary>& elsewhere) {
   CodeComparison comparison;
   if (kernels.empty()) return comparison;
-  const std::map<Digest, Made> made = compile_all(session, kernels, comparison);
+  const std::map<Digest, MadeAgain> made = compile_all(session, kernels, comparison);
   std::set<Digest> keys;
   for (const auto& [key, kernel] : made) keys.insert(key);
   const auto compare = [&](const Binary& stored) {

@@ -26,7 +26,7 @@ static_assert(sizeof(vitune_tensor) >= kFirstTensorBytes);
 constexpr std::size_t kMostTensors = 16;
 
 // A canonical text is all that decides; its SHA-256 stands for it.
-PlanKey key_of(const std::string& text) {
+PlanKey key_of_text(const std::string& text) {
   PlanKey key{};
   const Digest digest = sha256(text);
   key.words[0] = std::uint64_t{1} << 31;  // apart from the keys of descriptions
@@ -139,7 +139,7 @@ vitune_status run_problem(RuntimeContext& runtime, const vitune_problem* problem
 }  // namespace vitune
 
 vitune_problem::vitune_problem(vitune::ProblemPtr problem)
-    : request{vitune::key_of(problem->text()), problem},
+    : request{vitune::key_of_text(problem->text()), problem},
       tensors(problem->op().tensors(*problem)),
       footprint(vitune::footprint_of(*problem)) {
   if (tensors.size() > vitune::kMostTensors) {

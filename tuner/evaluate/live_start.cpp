@@ -13,7 +13,7 @@
 namespace vitune {
 namespace {
 
-constexpr std::chrono::milliseconds kSlice{20};  // between two looks at the stop flag
+constexpr std::chrono::milliseconds kStartSlice{20};  // between two looks at the stop flag
 
 }  // namespace
 
@@ -62,7 +62,7 @@ void LiveEvaluator::await(BenchClient::State state) {
   while (static_cast<std::size_t>(std::count_if(clients_.begin(), clients_.end(), there)) <
          clients_.size()) {
     check_stop();
-    poll_workers(kSlice);
+    poll_workers(kStartSlice);
   }
   const bool none = std::all_of(clients_.begin(), clients_.end(),
                                 [](const auto& client) { return client->lost(); });
