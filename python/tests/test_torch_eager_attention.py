@@ -13,6 +13,7 @@ if torch is None:
 
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from vitune._dropin import training as training_dropin
 from vitune._ops import attention as attention_ops, attention_autograd
@@ -185,6 +186,70 @@ class AttentionTest(TrainingTest):
             for _ in range(2):
                 attend(q, q, q).sum().backward()
         self.assertEqual(self.counts()[:2], (0, 2))
+
+    def test_a_negated_gradient_and_what_hooks_give_back_are_read_as_they_are(self):
+        given = [leaf(2, 2, 7, 16, dtype=HALF) for _ in range(3)]
+        dout = torch._neg_view(torch.randn(2, 2, 7, 16).to(HALF))
+
+        def spread(tensor):
+            wider = torch.empty(*tensor.shape, 2, dtype=tensor.dtype)
+            wider[..., 0] = tensor
+            return wider[..., 0]
+        with vitune.torch.enabled(training=True):
+            for _ in range(4):
+                out = attend(*given)
+                want = torch.autograd.grad(out, given, dout.resolve_neg(), retain_graph=True)
+                for mine, right in zip(torch.autograd.grad(out, given, dout), want, strict=True):
+                    self.expect_near(mine, right, 1e-6)
+                with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, spread):
+                    out = attend(*given)
+                for mine, right in zip(torch.autograd.grad(out, given, dout), want, strict=True):
+                    self.expect_near(mine, right, 1e-2)
+            qkv = leaf(2, 7, 3, 2, 16, dtype=HALF)
+            want, = torch.autograd.grad(attend(*of_projection(qkv * 1)), [qkv], dout)
+            with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor.mT.contiguous().mT):
+                out = attend(*of_projection(qkv * 1))
+            self.expect_near(torch.autograd.grad(out, [qkv], dout)[0], want, 1e-2)
+
+    def test_a_mode_around_the_backward_pass_alone_sees_it(self):
+        given = [leaf(2, 2, 11, 16, dtype=HALF) for _ in range(3)]
+        with vitune.torch.enabled(training=True):
+            out = attend(*given)
+        with FlopCounterMode(display=False) as counter:
+            torch.autograd.grad(out, given, torch.ones_like(out))
+        self.assertEqual(counter.get_total_flops(), 5 * 2 * 2 * 2 * 11 * 11 * 16)
+
+    def test_views_whose_memory_is_another_are_no_projection(self):
+        qkv = leaf(2, 11, 3, 2, 16, dtype=HALF)
+        with vitune.torch.enabled(training=True):
+            for change in (lambda whole, q: None, lambda whole, q: setattr(whole, "data", torch.zeros_like(whole)),
+                           lambda whole, q: setattr(q, "data", of_projection(torch.zeros_like(whole))[0])):
+                whole = qkv * 1
+                q, k, v = of_projection(whole)
+                change(whole, q)
+                held = [tensor.detach().clone().requires_grad_() for tensor in (q, k, v)]
+                dout = torch.randn(2, 2, 11, 16).to(HALF)
+                mine, = torch.autograd.grad(attend(q, k, v), [qkv], dout)
+                right = torch.stack([tensor.transpose(1, 2) for tensor in torch.autograd.grad(attend(*held), held, dout)], 2)
+                self.expect_near(mine, right, 1e-2)
+            with torch.no_grad():
+                views = of_projection(qkv)
+            leaves = [view.requires_grad_() for view in views]
+            attend(*leaves).float().sum().backward()
+            self.assertTrue(all(tensor.grad is not None for tensor in leaves))
+
+    def test_switches_decide_where_a_result_lies_in_each_call(self):
+        q = torch.randn(2, 11, 4, 16).to(HALF).transpose(1, 2).requires_grad_()
+        k, v = (leaf(2, 2, 11, 16, dtype=HALF) for _ in range(2))
+        for order in ((0, 1), (1, 0)):
+            attention_autograd._answers.clear()
+            for number in order:
+                backends = ([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH],
+                            [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])[number]
+                with sdpa_kernel(backends):
+                    right = attend(q, k, v, enable_gqa=True).stride()
+                    with vitune.torch.enabled(training=True):
+                        self.assertEqual(attend(q, k, v, enable_gqa=True).stride(), right)
 
     def test_several_gradients_at_once_are_pytorchs(self):
         x = leaf(1, 4, 3, 2, 16, dtype=HALF)

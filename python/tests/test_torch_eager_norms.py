@@ -14,7 +14,7 @@ if torch is None:
 import torch.nn.functional as F
 
 from vitune._dropin import layer_norm as dropin_layer_norm, rms_norm as dropin_rms_norm
-from vitune._ops import attention as attention_ops
+from vitune._ops import attention as attention_ops, norm as norm_ops, norm_training
 
 from .training_staged import BOUND, TrainingTest, in_fp64, leaf
 
@@ -160,6 +160,28 @@ class NormsTest(TrainingTest):
                 self.expect_near(one, other, 1e-5)
         # The second pass goes through the first one's graph too, by the way of what it was given.
         self.assertEqual(self.operators_asked(), [*["norm", "norm_backward"] * 2, "norm", "norm", "norm_backward", "norm_backward", "norm", "norm_backward"])
+
+    def test_a_negated_gradient_has_its_sign(self):
+        x, weight = leaf(4, 32, dtype=torch.float32), leaf(32, dtype=torch.float32)
+        dy = torch._neg_view(torch.randn(4, 32))
+        with vitune.torch.enabled(training=True):
+            for _ in range(4):
+                out = F.layer_norm(x, (32,), weight)
+                for mine, right in zip(torch.autograd.grad(out, [x, weight], dy, retain_graph=True),
+                                       torch.autograd.grad(out, [x, weight], dy.resolve_neg()), strict=True):
+                    self.expect_near(mine, right, 1e-6)
+
+    def test_what_is_raised_in_a_pass_arrives_as_it_is(self):
+        def raising(*given):
+            raise error
+        x, weight = leaf(4, 40, dtype=torch.float32), leaf(40, dtype=torch.float32)
+        with vitune.torch.enabled(training=True):
+            for error in (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), KeyboardInterrupt()):
+                with mock.patch.object(norm_ops, "launch", raising), self.assertRaises(type(error)):
+                    F.layer_norm(x, (40,), weight)
+                out = F.layer_norm(x, (40,), weight)
+                with mock.patch.object(norm_training, "launch", raising), self.assertRaises(type(error)):
+                    out.backward(torch.ones_like(out))
 
     def test_several_gradients_at_once_are_pytorchs(self):
         x, weight = leaf(3, 16, dtype=torch.float32), leaf(16, dtype=torch.float32)

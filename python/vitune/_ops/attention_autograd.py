@@ -4,7 +4,7 @@
 What libvitune refuses is refused before anything is computed, the backward pass too: then a caller's attention is PyTorch's."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -14,13 +14,7 @@ from .._runtime.errors import InvalidArgument, Unsupported, VituneError
 from . import attention as attention_ops, attention_training as training, order as result_order, problem_text, remembered
 
 
-class _Answer(NamedTuple):
-    """To a call, by all that decides it but who waits for a gradient."""
-
-    order: int  # of the result, as _ops/order.py has it
-    refusal: Optional[VituneError]  # None: both passes are served
-
-
+#: By what a call asks: None where both passes can be served, else why not.
 _answers = problem_text.Plans()
 
 #: The passes as the operators' library launches them; None without it.
@@ -36,28 +30,24 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: b
            order: int) -> tuple[Tensor, Tensor]:
     """Attention of [B, H, N, D], of which a gradient is wanted, and its log-sum-exp; out in that order of _ops/order.py. Views of one
     projection have one gradient, the projection's. Raises VituneError where either pass is refused."""
+    training.check(q, k, v, mask, is_causal)
+    if order == result_order.TORCHS:  # switches and addresses decide it too: it is asked for each call
+        order = result_order.asked(q, k, v, mask, is_causal, scale, k.shape[1] != q.shape[1])
     whole = _projection_of(q, k, v)
     if not attention_ops.may_launch_directly(q, k, v, mask):
-        training.check(q, k, v, mask, is_causal)
-        rest = mask, is_causal, scale, _order_of(q, k, v, mask, is_causal, scale, order)
+        rest = mask, is_causal, scale, order
         return training.attention_train(q, k, v, *rest) if whole is None else training.attention_qkv_train(whole, *rest)
-    if order == result_order.TORCHS and q.dim() == k.dim() == v.dim() == 4 and not (attention_ops._efficient_allowed() and result_order.has_rows_outside(q)):
-        order = result_order.asked(q, k, v, mask, is_causal, scale, k.shape[1] != q.shape[1])  # switches decide it
     device = q.get_device()
     of_mask = None if mask is None else (mask.shape, mask.stride(), mask.dtype, mask.device, mask.requires_grad)
     key = (q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, k.device, v.shape, v.stride(), v.dtype, v.device, q.device, of_mask, is_causal,
            scale, order, whole is None, attention_ops.context_of(device).refreshes)
-    order, refusal = _answers.of(key, lambda: _answer(q, k, v, mask, is_causal, scale, order, whole is not None))
+    refusal = _answers.of(key, lambda: (_refusal(q, k, v, mask, is_causal, scale, order, whole is not None),))[0]
     if refusal is not None:
         raise type(refusal)(str(refusal))
     if attention_ops.math_alone():
         raise Unsupported(attention_ops.MATH_ALONE)
     given = (q, k, v) if whole is None else (whole, None, None)
     return _Attention.apply(*given, mask, (q, k, v), is_causal, scale, order)
-
-
-def _order_of(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], order: int) -> int:
-    return order if order != result_order.TORCHS else result_order.asked(q, k, v, mask, is_causal, scale, k.shape[1] != q.shape[1])
 
 
 #: Nodes of autograd that hand each element's gradient to the same element in memory.
@@ -72,6 +62,8 @@ def _projection_of(q: Tensor, k: Tensor, v: Tensor) -> Optional[Tensor]:
     if whole is None:
         return None
     of_q, of_k, of_v, end = q.grad_fn, k.grad_fn, v.grad_fn, q._base.grad_fn
+    if of_q is None or of_k is None or of_v is None:
+        return None  # leaves, which were views without a gradient before
     nodes = (of_q,) if of_q is of_k is of_v else (of_q, of_k, of_v)
     return whole if all(_reaches(node, end) for node in nodes) else None
 
@@ -82,16 +74,6 @@ def _reaches(node: Any, end: Any) -> bool:
             return False
         node = node.next_functions[0][0]
     return True
-
-
-def _answer(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], order: int,
-            is_whole: bool) -> _Answer:
-    try:
-        training.check(q, k, v, mask, is_causal)
-        order = _order_of(q, k, v, mask, is_causal, scale, order)
-    except (InvalidArgument, Unsupported) as error:
-        return _Answer(order, type(error)(str(error)))
-    return _Answer(order, _refusal(q, k, v, mask, is_causal, scale, order, is_whole))
 
 
 def _refusal(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float], order: int,
@@ -145,13 +127,16 @@ class _Attention(torch.autograd.Function):
         q, k, v, mask, out, lse = ctx.saved_tensors
         wants = ctx.needs_input_grad
         # Where somebody is to see an operator: a second derivative is refused there, by its formula.
-        directly = (type(dout) is Tensor and not torch.is_grad_enabled() and not attention_ops.is_batched(dout) and _is_in_transform() is None)
+        directly = type(dout) is Tensor and not torch.is_grad_enabled() and not attention_ops.is_batched(dout)
+        by_library = directly and _backward is not None and _is_in_transform() is None
+        by_python = (directly and not by_library and attention_ops.may_launch_directly(dout, out, lse, mask)
+                     and attention_ops.may_launch_directly(q, q if k is None else k, q if v is None else v, None))
         if k is None:
-            backward = _qkv_backward or training.qkv_backward if directly else training.attention_qkv_backward
+            backward = _qkv_backward if by_library else training.qkv_backward if by_python else training.attention_qkv_backward
             dq, dbias = backward(dout, q, mask, out, lse, *ctx.words, wants[3])
             dk = dv = None
         else:
-            backward = _backward or training.backward if directly else training.attention_backward
+            backward = _backward if by_library else training.backward if by_python else training.attention_backward
             dq, dk, dv, dbias = backward(dout, q, k, v, mask, out, lse, *ctx.words, wants[3])
         return (dq if wants[0] else None, dk if wants[1] else None, dv if wants[2] else None, dbias if wants[3] else None,
                 None, None, None, None)

@@ -181,7 +181,9 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal:
 
 def _backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], out: Tensor, lse: Tensor, gradients: Gradients,
               is_causal: bool, scale: Optional[float]) -> None:
-    dout = _readable(dout, out)
+    # Whoever hooks saved tensors may give them back otherwise.
+    q, k, v, out = (tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in (q, k, v, out))
+    dout, lse = _readable(dout, out), lse.contiguous()
     read = _read(mask, gradients)
     aligned = (q, k, v, out, dout, *gradients[:3])
     alignment = problem_text.alignment_of(aligned)
@@ -244,6 +246,7 @@ def _(dout, q, k, v, attn_mask, out, lse, is_causal, scale, dbias):
 def qkv_backward(dout: Tensor, qkv: Tensor, attn_mask: Optional[Tensor], out: Tensor, lse: Tensor, is_causal: bool, scale: Optional[float],
                  dbias: bool) -> tuple[Tensor, Tensor]:
     """attention_qkv_backward without PyTorch's dispatch of it."""
+    qkv = qkv.contiguous()
     q, k, v = unpacked(qkv)
 
     def ours() -> tuple[Tensor, Tensor]:
@@ -390,7 +393,13 @@ def projection_of(q: Tensor, k: Tensor, v: Tensor) -> Optional[Tensor]:
             return None
     key = *((each.shape, each.stride(), each.storage_offset(), each.dtype) for each in (q, k, v)), whole.shape, whole.stride(), \
         whole.storage_offset(), whole.dtype
-    return as_projection(whole, q) if _projections.of(key, lambda: (holds(whole, q, k, v),))[0] else None
+    if not _projections.of(key, lambda: (holds(whole, q, k, v),))[0]:
+        return None
+    begins, size = whole.data_ptr() - whole.storage_offset() * whole.element_size(), whole.element_size()
+    for each in (q, k, v):  # .data = ... gives a view, or what it was made of, other memory
+        if each.data_ptr() != begins + each.storage_offset() * size:
+            return None
+    return as_projection(whole, q)
 
 
 define("attention_backward", "attention_qkv_backward")

@@ -94,9 +94,13 @@ class _Norm(torch.autograd.Function):
         wants, dweight, dbias, *_ = ctx.needs_input_grad
         if torch.is_grad_enabled():  # create_graph: PyTorch's norms have second derivatives
             return *_by_pytorch(dy, (x, weight, bias), ctx.needs_input_grad, *ctx.words), None, None, None
-        # Where several gradients come as one, or a compiler, a transform or a subclass is to see an operator.
-        directly = type(dy) is Tensor and not attention_ops.is_batched(dy) and _is_in_transform() is None
-        backward = _backward or norm_training.backward if directly else norm_training.norm_backward
+        # Where several gradients come as one, or a compiler, a transform or a subclass is to see an operator, it does.
+        backward = norm_training.norm_backward
+        if type(dy) is Tensor and not attention_ops.is_batched(dy):
+            if _backward is not None and _is_in_transform() is None:
+                backward = _backward
+            elif attention_ops.may_launch_directly(dy, x, rstd, weight):
+                backward = norm_training.backward
         dx, _, dw, db = backward(dy, x, mean, rstd, weight, None, None, None, _parameters_type(x, weight, bias), dweight, dbias)
         return dx if wants else None, dw if dweight else None, db if dbias else None, None, None, None
 

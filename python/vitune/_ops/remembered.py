@@ -111,7 +111,11 @@ class _Twin:
         try:
             return self._taught(library, values) if library.is_learning() else self.call(*values)
         except BaseException as error:
-            library.note_error(error)  # neither its text nor Ctrl-C would find the way through the library
+            raised = getattr(_noted, "raised", None)
+            if raised is not None:
+                raised.append(error)
+            # Neither its text nor Ctrl-C would find the way through the library.
+            library.note_error(error, raised is None)
             raise
 
     def _taught(self, library: native.Native, values: Sequence[Any]) -> Any:
@@ -147,9 +151,23 @@ def define(*names: str) -> None:
 
 
 def directly(name: str) -> Optional[Callable[..., Any]]:
-    """That operator as the library launches it, without a Python function between; None where the library does not know it."""
-    known = getattr(torch.ops.vitune, name).default in in_compilers()
-    return getattr(torch.ops.vitune_native, name).default._op if known else None
+    """That operator as the library launches it, for eager mode: what Python raises in it arrives as it was raised. None where the library does
+    not know the operator."""
+    if getattr(torch.ops.vitune, name).default not in in_compilers():
+        return None
+    operator = getattr(torch.ops.vitune_native, name).default._op
+
+    def call(*values: Any) -> Any:
+        before, _noted.raised = getattr(_noted, "raised", None), []
+        try:
+            return operator(*values)
+        except RuntimeError:
+            if _noted.raised:  # the library hands on the text alone
+                raise _noted.raised.pop() from None
+            raise
+        finally:
+            _noted.raised = before
+    return call
 
 
 def in_compilers() -> dict[Any, Callable[..., Any]]:

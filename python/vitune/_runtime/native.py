@@ -86,12 +86,13 @@ class Native:
     def note_launch(self, text: str, addresses: Sequence[int], scratch_bytes: int) -> None:
         self._library.vitune_torch_note_launch(text.encode(), (ctypes.c_uint64 * len(addresses))(*addresses), len(addresses), scratch_bytes)
 
-    def note_error(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException, interrupts: bool) -> None:
+        """interrupts: whether Ctrl-C is to be raised once more, by Python's handler of signals."""
         try:
             text = str(error) or type(error).__name__
         except Exception:
             text = type(error).__name__
-        self._library.vitune_torch_note_error(text.encode("utf-8", "replace").replace(b"\0", b" "), isinstance(error, KeyboardInterrupt))
+        self._library.vitune_torch_note_error(text.encode("utf-8", "replace").replace(b"\0", b" "), interrupts and isinstance(error, KeyboardInterrupt))
 
     def error(self, error: RuntimeError) -> Exception:
         """What an operator raised, as the package's own."""
