@@ -68,18 +68,12 @@ bool lies_as(const BatchView& view, const TensorSpec& spec) {
   return spec.role == Role::kInput && is_broadcast(view, spec);
 }
 
-Numbers dense_strides(const Numbers& extents) {
-  Numbers strides(extents.size(), 1);
-  for (std::size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];
-  return strides;
-}
-
 // The view's elements, row after row, of a tensor of their own.
 BatchView dense(BatchView view, const std::string& type) {
   view.of.clear();
   view.type = type;
   view.offset = 0;
-  view.strides = dense_strides(view.extents);
+  view.strides = row_major_strides(view.extents);
   return view;
 }
 

@@ -31,12 +31,6 @@ std::optional<std::int64_t> product(const std::vector<std::int64_t>& extents) {
   return found;
 }
 
-std::vector<std::int64_t> row_after_row(const std::vector<std::int64_t>& extents) {
-  std::vector<std::int64_t> strides(extents.size(), 1);
-  for (std::size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];
-  return strides;
-}
-
 bool is_16_bit(const BatchView& view) { return view.type == "bf16" || view.type == "fp16"; }
 bool is_real(const BatchView& view) { return is_16_bit(view) || view.type == "fp32"; }
 
@@ -287,6 +281,12 @@ class Written {
 
 }  // namespace
 
+std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& extents) {
+  std::vector<std::int64_t> strides(extents.size(), 1);
+  for (std::size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];
+  return strides;
+}
+
 std::int64_t BatchView::elements() const { return rows(0); }
 
 std::int64_t BatchView::rows(std::size_t behind) const {
@@ -347,7 +347,7 @@ BatchView BatchTensors::view(const ModelOperand& operand, const std::string& whe
     refuse(place_, formatted("{}: there is no tensor '{}'", where, shown_name(operand.of)));
   }
   const Tensor& tensor = found->second;
-  BatchView view{operand.of, tensor.type, 0, tensor.shape, row_after_row(tensor.shape)};
+  BatchView view{operand.of, tensor.type, 0, tensor.shape, row_major_strides(tensor.shape)};
   if (operand.whole) return view;
   view.offset = operand.offset.at(batch_);
   view.extents.clear();

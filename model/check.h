@@ -19,6 +19,9 @@ inline constexpr std::int64_t kMaxModelBatch = std::int64_t{1} << 20;
 // 1,400 pieces of one tensor, or 64 of each of 490.
 inline constexpr std::int64_t kMaxPieceComparisons = 1'000'000;
 
+// In elements, of a tensor whose rows lie one after the other.
+std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& extents);
+
 // An operand for one batch: where its elements lie in its tensor, and their type.
 struct BatchView {
   std::string of;

@@ -10,11 +10,9 @@
 namespace vitune {
 namespace {
 
-bool is_0_or_1(std::int32_t value) noexcept { return value == 0 || value == 1; }
-
 bool is_known(const vitune_attention_desc& desc) noexcept {
-  return (desc.dtype == VITUNE_BF16 || desc.dtype == VITUNE_FP16) && is_0_or_1(desc.causal) &&
-         is_0_or_1(desc.lse) && desc.bias_type >= VITUNE_NONE && desc.bias_type <= VITUNE_FP32 &&
+  return (desc.dtype == VITUNE_BF16 || desc.dtype == VITUNE_FP16) && is_flag(desc.causal) &&
+         is_flag(desc.lse) && desc.bias_type >= VITUNE_NONE && desc.bias_type <= VITUNE_FP32 &&
          (desc.mask_type == VITUNE_NONE || desc.mask_type == VITUNE_BOOL) &&
          (desc.dv == 0 || desc.dv == desc.d);
 }

@@ -10,6 +10,8 @@
 
 namespace vitune {
 
+inline bool is_flag(std::int32_t value) noexcept { return value == 0 || value == 1; }
+
 // The least alignment of pointers in bytes, each up to the widest access that makes use of it.
 struct Alignments {
   std::uint8_t tensors = 16;  // of q, k, v and o together: 2, 4, 8, 16

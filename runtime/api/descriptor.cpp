@@ -24,8 +24,6 @@ std::uint8_t lowest_bit(std::uintptr_t bits) noexcept {
 // Alignment that tensor maps and the widest load need: more makes no difference.
 constexpr std::uint8_t kBiasReach = 16;
 
-bool is_flag(std::int32_t value) noexcept { return value == 0 || value == 1; }
-
 void check_flag(std::string_view name, std::int32_t value) {
   if (!is_flag(value)) invalid(formatted("desc.{} is {}: use 0 or 1", name, value));
 }

@@ -18,7 +18,6 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kSlice{20};  // how long a wait sleeps before it looks at the stop flag again
 // Launches of a trial beside its measured calls: verification at several shapes, warm up, repeats.
 constexpr double kLaunchesBesides = 200;
 constexpr std::size_t kMaxReason = 300;  // characters of a compiler's line that are kept

@@ -99,6 +99,8 @@ class LiveEvaluator : public Evaluator {
   Variant compile_now(const Config& config);
   KernelRef kernel_ref(const Config& config);
   Variant keep(const Digest& key, CompileResult result);
+  static constexpr std::chrono::milliseconds kSlice{20};  // between two looks at the stop flag
+
   std::chrono::milliseconds trial_deadline(const Flight& flight) const;
   std::chrono::milliseconds race_deadline(int rounds, std::size_t contestants) const;
   void poll_workers(std::chrono::milliseconds timeout);

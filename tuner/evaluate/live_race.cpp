@@ -14,7 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kRaceSlice{20};        // between two looks at the stop flag
 constexpr milliseconds kPerRound{50};         // of one contestant, generously
 constexpr milliseconds kLibraryOpens{20000};  // half a gigabyte, from a slow disk
 
@@ -27,7 +26,7 @@ LiveEvaluator::Variant LiveEvaluator::compile_now(
   pool_.submit(id, make_request());
   while (true) {
     check_stop();
-    auto compiled = pool_.wait(kRaceSlice);
+    auto compiled = pool_.wait(kSlice);
     if (!compiled) continue;
     if (compiled->first == id) return keep(key, std::move(compiled->second));
     // Left over from an interrupted wait: worth keeping.
@@ -57,7 +56,7 @@ BenchClient& LiveEvaluator::idle_client() {
     for (const auto& client : clients_) {
       if (client->idle()) return *client;
     }
-    poll_workers(kRaceSlice);
+    poll_workers(kSlice);
   }
 }
 
@@ -80,7 +79,7 @@ BenchResult LiveEvaluator::alone(const std::function<void(BenchClient&)>& submit
     while (!alone_ && !client.lost()) {
       check_stop();
       advance();
-      if (!alone_) poll_workers(kRaceSlice);
+      if (!alone_) poll_workers(kSlice);
     }
     // The device is lost, or its worker stood still.
     if (!alone_ || alone_->stalled) continue;

@@ -11,11 +11,6 @@
 #include "tuner/judge/support_kernels.h"
 
 namespace vitune {
-namespace {
-
-constexpr std::chrono::milliseconds kStartSlice{20};  // between two looks at the stop flag
-
-}  // namespace
 
 LiveEvaluator::LiveEvaluator(LiveOptions options, LogSink log_sink, const std::atomic<bool>& stop)
     : options_(std::move(options)),
@@ -62,7 +57,7 @@ void LiveEvaluator::await(BenchClient::State state) {
   while (static_cast<std::size_t>(std::count_if(clients_.begin(), clients_.end(), there)) <
          clients_.size()) {
     check_stop();
-    poll_workers(kStartSlice);
+    poll_workers(kSlice);
   }
   const bool none = std::all_of(clients_.begin(), clients_.end(),
                                 [](const auto& client) { return client->lost(); });

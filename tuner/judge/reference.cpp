@@ -15,11 +15,6 @@
 namespace vitune {
 namespace {
 
-template <class T>
-T* device_pointer(CuPointer address) {
-  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
-}
-
 double finite(double value) {
   return std::isfinite(value) ? value : std::numeric_limits<double>::max();
 }

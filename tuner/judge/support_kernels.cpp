@@ -29,11 +29,6 @@ std::int64_t elements_of(const FillView& view) {
   return count;
 }
 
-template <class T>
-T* pointer_to(CuPointer address) {
-  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
-}
-
 }  // namespace
 
 CompileRequest support_compile_request(const std::string& arch,
@@ -117,18 +112,18 @@ void SupportKernels::compare(const CudaStream& stream, const CompareParams& para
 void SupportKernels::digest(const CudaStream& stream, CuPointer address, std::int64_t bytes,
                             CuPointer sum) const {
   const std::int64_t words = bytes / 8;
-  const DigestParams params = {pointer_to<const unsigned long long>(address),
+  const DigestParams params = {device_pointer<const unsigned long long>(address),
                                static_cast<unsigned long long>(words),
-                               pointer_to<unsigned long long>(sum)};
+                               device_pointer<unsigned long long>(sum)};
   launch(kDigest, &params, words, stream);
 }
 
 void SupportKernels::damage(const CudaStream& stream, CuPointer address, std::int64_t bytes,
                             CuPointer count) const {
   const std::int64_t words = bytes / 8;
-  const DamageParams params = {pointer_to<const unsigned long long>(address),
+  const DamageParams params = {device_pointer<const unsigned long long>(address),
                                static_cast<unsigned long long>(words),
-                               pointer_to<unsigned long long>(count)};
+                               device_pointer<unsigned long long>(count)};
   launch(kDamage, &params, words, stream);
 }
 
@@ -136,9 +131,9 @@ void SupportKernels::flush(const CudaStream& stream, const DeviceBuffer& buffer,
                            CuPointer sink) const {
   const std::int64_t vectors = static_cast<std::int64_t>(buffer.size() / 16);
   // The buffer holds one repeated byte, so a thread's sum is 0 or that word: never this one.
-  const FlushParams params = {pointer_to<const void>(buffer.address()),
+  const FlushParams params = {device_pointer<const void>(buffer.address()),
                               static_cast<unsigned long long>(vectors),
-                              pointer_to<unsigned int>(sink), 0x12345678u};
+                              device_pointer<unsigned int>(sink), 0x12345678u};
   launch(kFlush, &params, vectors, stream);
 }
 
@@ -146,12 +141,12 @@ void SupportKernels::spin(const CudaStream& stream, double microseconds, CuPoint
   const double clocks_per_us = std::max(device_.clock_khz, 100000) / 1000.0;
   const double bounded = std::clamp(microseconds, 0.0, 1e6);
   const SpinParams params = {static_cast<long long>(bounded * clocks_per_us),
-                             pointer_to<unsigned int>(sink)};
+                             device_pointer<unsigned int>(sink)};
   launch(kSpin, &params, std::int64_t{kThreads} * std::max(device_.sm_count, 1), stream);
 }
 
 void SupportKernels::anchor(const CudaStream& stream, CuPointer sink) const {
-  const AnchorParams params = {kAnchorSteps, 0.9999f, pointer_to<float>(sink)};
+  const AnchorParams params = {kAnchorSteps, 0.9999f, device_pointer<float>(sink)};
   launch(kAnchor, &params, std::int64_t{kThreads} * std::max(device_.sm_count, 1), stream);
 }
 
@@ -159,7 +154,7 @@ void SupportKernels::probe(const CudaDriver& driver, const CudaStream& stream) c
   constexpr std::uint32_t kCount = 65536, kFactor = 2654435761u;
   DeviceBuffer buffer(driver, kCount * sizeof(std::uint32_t));
   stream.fill8(buffer.address(), 0xff, buffer.size());
-  const ProbeParams params = {pointer_to<unsigned int>(buffer.address()), kCount, kFactor};
+  const ProbeParams params = {device_pointer<unsigned int>(buffer.address()), kCount, kFactor};
   launch(kProbe, &params, kCount, stream);
   stream.synchronize();
   std::vector<std::uint32_t> words(kCount);

@@ -22,6 +22,12 @@
 
 namespace vitune {
 
+// As a parameter of a kernel has it.
+template <class T>
+T* device_pointer(CuPointer address) {
+  return reinterpret_cast<T*>(static_cast<std::uintptr_t>(address));
+}
+
 // The request that compiles the support kernels for `arch` ("sm_90"), and with them the judges of
 // `judges`.
 CompileRequest support_compile_request(const std::string& arch,
