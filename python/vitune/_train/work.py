@@ -55,7 +55,9 @@ class Work:
         with torch.autocast(self.device.type, enabled=False):
             scaled = loss / self.accumulate if self.accumulate > 1 else loss
             scaled = scaled if self.scaler is None else self.scaler.scale(scaled)
-            torch.autograd.backward(scaled, inputs=into)
+            # Each thread has workspaces of cuBLAS of its own: 32 MiB on a Hopper GPU that a thread of autograd's would take besides.
+            with torch.autograd.set_multithreading_enabled(False):
+                torch.autograd.backward(scaled, inputs=into)
         return tree_map_only(Tensor, Tensor.detach, result)
 
     def update(self) -> None:
