@@ -157,6 +157,15 @@ class AskedTest(unittest.TestCase):
                 self.assertEqual((missing, extra, other), (set(), {}, {}))
                 self.assertEqual(asked, count)
 
+    def test_models_whose_fused_attention_timm_leaves_off_ask_nothing_else(self):
+        timm.layers.set_fused_attn(True, experimental=False)
+        self.addCleanup(timm.layers.set_fused_attn, True, experimental=True)
+        for name in ("swin_tiny_patch4_window7_224", "maxvit_tiny_tf_224", "davit_tiny", "coatnet_0_rw_224"):
+            with self.subTest(name):
+                images, count = MODELS[name]
+                asked = self.asked_of_nothing_tuned(*model_graph(name, images))
+                self.assertEqual((asked - listed(name, images).keys(), len(asked)), (set(), count))
+
     def test_every_problem_that_a_step_asks_is_one_that_tune_takes(self):
         for name, (images, sizes) in IN_TRAINING.items():
             with self.subTest(name):

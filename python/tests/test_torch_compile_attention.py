@@ -205,6 +205,34 @@ class RewriteTest(CompileCase):
         self.assertEqual([c.replaced for c in report.calls], [True])
         self.expect_close(got, by_name(self.q, self.k, self.v))
 
+    def test_a_factor_of_queries_is_the_scale(self):
+        def scaled(q, k, v):
+            return (0.3 * q @ k.mT).softmax(-1) @ v
+
+        def scaled_twice(q, k, v):
+            return (q * 0.3 @ k.mT * 0.5).softmax(-1) @ v
+
+        def seen(q, k, v):
+            q = q * 0.3
+            return (q @ k.mT).softmax(-1) @ v + q
+
+        def written(q, k, v):
+            q = q + 0
+            scores = q * 0.3 @ k.mT
+            q.mul_(2)
+            return scores.softmax(-1) @ v + q
+
+        for call, scale in ((scaled, 0.3), (scaled_twice, 0.15), (seen, 1.0), (written, None)):
+            with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
+                torch._dynamo.reset()
+                scales = []
+                build = attention_pattern.Attend.build
+                with mock.patch.object(attention_pattern.Attend, "build", lambda of, graph: scales.append(of.scale) or build(of, graph)):
+                    got, report = self.compiled(call, self.q, self.k, self.v)
+                self.assertEqual([c.replaced for c in report.calls], [scale is not None])
+                self.assertEqual(scales, [] if scale is None else [scale])
+                self.expect_close(got, call(self.q, self.k, self.v))
+
     def test_windows_that_no_kernel_serves_are_pytorchs(self):
         mask = torch.randn(2, 1, 5, 5)
         q, k, v = torch.cat([self.q] * 3), torch.cat([self.k] * 3), torch.cat([self.v] * 3)

@@ -99,7 +99,9 @@ class PatternTest(DropoutCase):
         compiled = self.expect_operators([PACKED], Attends(written), x_of(), right)
         self.assertIn("softmax and dropout between two products in training: replaced, forward and backward", str(vitune.report(compiled)))
         self.expect_operators([PACKED], Attends(written), x_of(), right, 3e-2, on=True)
-        self.expect_operators([APART], Attends(lambda q, *rest: written(q * 4, *rest)), x_of(), lambda q, *rest: right(q * 4, *rest))
+        self.expect_operators([APART], Attends(lambda q, *rest: written(q.sin(), *rest)), x_of(), lambda q, *rest: right(q.sin(), *rest))
+        # A number times q is a part of the scale, as timm's Swin has it.
+        self.expect_operators([PACKED], Attends(lambda q, *rest: written(q * 4, *rest)), x_of(), lambda *given: operators(*given, scale=1.0))
 
     def test_each_step_draws_anew_and_evaluation_drops_nothing(self):
         compiled, x = self.compiled(Attends(drops)), x_of()

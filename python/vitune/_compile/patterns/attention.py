@@ -22,7 +22,7 @@ from .benchmark import Run, Times, measured, sample
 from .distinct import once
 from .match import FusionPattern, Match, NoMatch, as_compiled, constant, selected, value_of, wants_gradient
 from .mutations import is_changed_between
-from .tree import QUIET, Either, Steps, Tree, arguments_of, is_op, is_quiet
+from .tree import QUIET, Either, Steps, Tree, arguments_of, is_op, is_quiet, only_user
 
 
 FACTORS = ("mul", "mul_")  #: operations
@@ -238,6 +238,11 @@ def _is_factor(found: tree.Found) -> bool:
         scores.shape == value_of(found.root).shape and tuple(factor.shape[-2:]) == (1, 1))
 
 
+def _scales_q(found: tree.Found) -> bool:
+    """Whether it is a number times q, which nothing else takes."""
+    return isinstance(found["factor_of_q"], (int, float)) and only_user(found.root) is not None
+
+
 def _product(first: Any, second: Any) -> Tree:
     return Tree("matmul", input=first, other=second, mat2=second)
 
@@ -254,7 +259,8 @@ _MASK = Tree("add add_", input="scores", other="mask", alpha=1).where(_is_mask)
 _MASK_OF_WINDOWS = Tree("view reshape", input=Tree("add add_", alpha=1, input=Tree("view reshape", input="scores", shape="five").named("by_windows"),
                                                    other="mask")).where(_is_mask_of_windows)
 _FACTOR = Tree(" ".join(FACTORS), input="scores", other="factor").where(_is_factor)
-_PRODUCT = _product("q", Either(Tree("contiguous", input="keys"), "keys")).named("product")
+_SCALED = Tree("mul", input="q", other="factor_of_q").where(_scales_q)
+_PRODUCT = _product(Either(_SCALED, "q"), Either(Tree("contiguous", input="keys"), "keys")).named("product")
 _SOFTMAX = Tree("softmax", input=Steps(Either(_MASK_OF_WINDOWS, _MASK), Steps(_FACTOR, _PRODUCT, "scores", "factors"), "scores", "masks")).where(
     lambda found: found["dim"] in (-1, value_of(found.root).dim() - 1) and value_of(found["product"]).shape == value_of(found.root).shape)
 #: What changes weights in their type alone, or drops some.
@@ -279,7 +285,8 @@ class Written(NamedTuple):
 
     @property
     def scale(self) -> float:
-        return math.prod((factor for factor in self._factors if not isinstance(factor, fx.Node)), start=1.0)
+        start = float(self.found.bound.get("factor_of_q", 1.0))
+        return math.prod((factor for factor in self._factors if not isinstance(factor, fx.Node)), start=start)
 
     @property
     def q(self) -> Operand:
