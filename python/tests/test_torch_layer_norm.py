@@ -1,6 +1,7 @@
 # python/tests/test_torch_layer_norm.py -- layer_norm while vitune is installed: which calls are served, and that answers stay.
 # SPDX-License-Identifier: Apache-2.0
 import unittest
+from unittest import mock
 
 import vitune
 
@@ -9,7 +10,8 @@ from .support import OPERATORS, needs_device, needs_torch, torch
 if torch is not None:
     import torch.nn.functional as F
 
-    from vitune._dropin import layer_norm as dropin_layer_norm
+    from vitune._dropin import layer_norm as dropin_layer_norm, lone_norms
+    from vitune._runtime.counters import counters
 
     from .test_torch_host import TorchTest
 else:
@@ -143,3 +145,57 @@ class LayerNormTest(TorchTest):
         x, weight = torch.randn(3, 24, dtype=torch.float16), torch.ones(24, dtype=torch.float16)
         torch.library.opcheck(torch.ops.vitune.layer_norm_or_torch.default, (x, weight, None, 1e-5),
                               test_utils=("test_schema", "test_faketensor"))
+
+
+@unittest.skipUnless(OPERATORS, "no operators' library was named")
+@needs_device
+@needs_torch
+class LoneNormsTest(TorchTest):
+    """Norms in a program without attention."""
+
+    def setUp(self):
+        super().setUp()
+        for name, value in (("PATIENCE", 8), ("left", 8), ("SMALL", 1000), ("_attention", counters.served)):
+            patch = mock.patch.object(lone_norms, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.addCleanup(setattr, lone_norms, "aside", False)
+
+    def _call(self, count, columns=8):
+        """Whether vitune's function stands there after so many norms; and how many it served."""
+        x, before = torch.randn(4, columns, dtype=torch.bfloat16), vitune.torch.stats().norms
+        with torch.no_grad():
+            for _ in range(count):
+                F.layer_norm(x, (columns,))
+        return F.layer_norm is dropin_layer_norm.layer_norm, vitune.torch.stats().norms - before
+
+    def _attend(self):
+        q = torch.randn(1, 2, 16, 64, dtype=torch.bfloat16)
+        with torch.no_grad():
+            F.scaled_dot_product_attention(q, q, q)
+
+    def test_after_a_while_small_norms_without_attention_are_pytorchs_until_attention_is_served(self):
+        with vitune.torch.enabled():
+            self.assertEqual(self._call(7), (True, 7))
+            self.assertEqual(self._call(4), (False, 1))
+            self.assertIn("once attention is", str(vitune.torch.stats()))
+        with vitune.torch.enabled():
+            self.assertEqual(self._call(2), (False, 0))  # of a block that is entered again too
+            self._attend()
+            self.assertEqual(self._call(2), (True, 2))
+            self.assertEqual(vitune.torch.stats().missed, "")
+        self.assertIs(F.layer_norm, dropin_layer_norm.original)
+
+    def test_norms_beside_attention_stay(self):
+        with vitune.torch.enabled():
+            for _ in range(5):
+                self._attend()
+                self.assertEqual(self._call(6), (True, 6))
+
+    def test_large_norms_those_of_a_capture_and_of_whoever_asked_for_training_stay(self):
+        with vitune.torch.enabled():
+            self.assertEqual(self._call(20, columns=256), (True, 20))
+            with mock.patch.object(lone_norms.training, "is_capturing", lambda: True):
+                self.assertEqual(self._call(20), (True, 20))
+        with vitune.torch.enabled(training=True):
+            self.assertEqual(self._call(20), (True, 20))

@@ -19,7 +19,7 @@ from typing import Any, Optional
 
 import torch
 
-from ._dropin import coverage as coverage_module, flash, install as install_module, training as dropin_training
+from ._dropin import coverage as coverage_module, flash, install as install_module, lone_norms, training as dropin_training
 from ._dropin.coverage import Site
 from ._ops import attention as attention_ops
 from ._runtime import native
@@ -81,7 +81,7 @@ def stats() -> Stats:
     reasons = dict(counters.fallbacks)
     *others, transferred = launches
     return Stats(counters.served, *others, sum(reasons.values()), reasons, attention_ops.norms_served() - _norms_before,
-                 native.what_is_missed(), transferred)
+                 native.what_is_missed() or (lone_norms.WHY if lone_norms.aside else ""), transferred)
 
 
 def reset_stats() -> None:

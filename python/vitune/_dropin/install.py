@@ -14,7 +14,7 @@ from typing import Any, Optional
 import torch
 
 from .._ops import originals
-from . import layer_norm as dropin_layer_norm, layers, norms as dropin_norms, padding, rms_norm as dropin_rms_norm, sdpa as sdpa_dropin
+from . import layer_norm as dropin_layer_norm, layers, lone_norms, norms as dropin_norms, padding, rms_norm as dropin_rms_norm, sdpa as sdpa_dropin
 
 
 class Names:
@@ -46,6 +46,14 @@ class Names:
         for names, name in self._places:
             if names.get(name) is held:
                 names[name] = wanted
+
+
+class NormNames(Names):
+    """The same, but while norms that are served alone do not pay."""
+
+    def bind(self) -> None:
+        if not lone_norms.aside:
+            super().bind()
 
 
 class Function:
@@ -151,6 +159,15 @@ class Installation:
                     change.bind()
             self._inside += 1
 
+    def renew(self) -> None:
+        """Makes the changes anew, of which some ask for what differs now."""
+        with self._lock:
+            if self._inside:
+                for change in reversed(self._changes):
+                    change.release()
+                for change in self._changes:
+                    change.bind()
+
     def leave(self) -> None:
         with self._lock:
             self._inside -= 1
@@ -165,5 +182,6 @@ attention = Installation(
     Function(torch, "_transformer_encoder_layer_fwd", originals.encoder_layer, layers.layer))
 norms = Installation(
     *([Served(dropin_layer_norm)] if dropin_layer_norm.can_serve else []), Served(dropin_norms),
-    Names(dropin_layer_norm.original, dropin_layer_norm.layer_norm), Names(dropin_rms_norm.original, dropin_rms_norm.rms_norm))
+    NormNames(dropin_layer_norm.original, dropin_layer_norm.layer_norm), Names(dropin_rms_norm.original, dropin_rms_norm.rms_norm))
+lone_norms.exchange = norms.renew
 timm = Installation(TimmSwitch(), NaFlexMasks())

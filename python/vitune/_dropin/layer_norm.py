@@ -1,7 +1,8 @@
 # python/vitune/_dropin/layer_norm.py -- What stands in for PyTorch's layer_norm while vitune is installed.
 # SPDX-License-Identifier: Apache-2.0
 """In inference only where the operators' library is loaded: by ctypes a call would cost more than PyTorch's. What is not served is
-PyTorch's, uncounted: whoever installs vitune asks for attention, and a norm is a gain on the way. Training: norms.py."""
+PyTorch's, uncounted: whoever installs vitune asks for attention, and a norm is a gain on the way (lone_norms.py: without attention it may be none). Training:
+norms.py."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .._ops import attention as attention_ops, flops, norm_autograd, originals
-from . import norms, sdpa as sdpa_dropin
+from . import lone_norms, norms, sdpa as sdpa_dropin
 
 original = originals.layer_norm
 #: See sdpa_dropin.serving.
@@ -42,6 +43,9 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[
             and forward_ad._current_level < 0 and type(weight) in _PARAMETERS and type(bias) in _PARAMETERS
             and not _is_any_autocast_enabled() and _transforms() is None and not input.is_nested
             and input.shape[-1:] == normalized_shape and (not _modes() or not sdpa_dropin.is_overridden())):
+        lone_norms.left -= 1
+        if lone_norms.left <= 0:
+            lone_norms.look(input)
         try:
             return _call(input, weight, bias, eps)
         except RuntimeError:

@@ -15,7 +15,7 @@ from .._ops import attention as attention_ops, attention_autograd, order as resu
 from .._ops.order import TORCHS
 from .._runtime.counters import counters
 from .._runtime.errors import InvalidArgument, Unsupported, VituneError, reason_of
-from . import training
+from . import lone_norms, training
 
 original = originals.attention
 #: True if the process wants to be served. What was made of `attention` meanwhile (a partial, a closure, an attribute of
@@ -109,6 +109,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
             and type(dropout_p) in _NUMBERS and not dropout_p and not _is_any_autocast_enabled() and _transforms() is None
             and _efficient_allowed() and not query.is_nested  # else the order of the result has to be asked for
             and (not _modes() or not is_overridden())):
+        if lone_norms.aside:
+            lone_norms.come_back()
         if attn_mask is None or attn_mask.dtype is query.dtype or attn_mask.dtype in _MASKS:
             try:
                 if scale is None and is_causal is False and enable_gqa is False:
@@ -141,6 +143,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor
     if why_not is not None:
         fall_back(why_not)
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if lone_norms.aside:
+        lone_norms.come_back()
     if attention_ops.may_launch_directly(query, key, value, attn_mask):
         return attention_ops.run_or_fall_back(query, key, value, attn_mask, is_causal, scale, enable_gqa, order)
     if order == TORCHS and torch.compiler.is_compiling():
