@@ -29,6 +29,6 @@ METHOD = {
     "gain": "the best of PyTorch's ways over the best of vitune's, paired round by round; median and interval. Ways that "
     "record graphs of their own as called (compile_reduce, compile_max) have rounds of their own, after the others",
     "eager_gain": "the eager step over the same with vitune's drop-in (install(timm=True, training=True)), paired alike",
-    "losses": "300 steps at a learning rate of 0.0003 over three seeds, no dropout, images of ten generated patterns and noise: mean "
+    "losses": "300 steps at a learning rate of 0.0003 over the row's seeds, as CUDA graphs, no dropout, images of ten generated patterns and noise: mean "
     "distance of each step's loss to that of the same steps in fp32",
 }

@@ -29,10 +29,12 @@ class Training:
         return torch.optim.AdamW(self.model.parameters(), lr=self._rate, weight_decay=0.05, fused=True, capturable=on_device)
 
     def restart(self, weights: dict[str, Tensor]) -> None:
-        """From these weights, of the model's state_dict(), as if no step had been taken. Graphs of earlier steps are void."""
+        """From these weights, of the model's state_dict(), as if no step had been taken. All in the same memory, for graphs of steps."""
         self.forget_gradients()
         self.model.load_state_dict(weights)
-        self.optimizer = self._fresh_optimizer()
+        for state in self.optimizer.state.values():
+            for each in state.values():
+                each.zero_()  # as AdamW makes them at its first step
 
     def loss(self, forward: Forward, images: Tensor, labels: Tensor) -> Tensor:
         """Of a batch, with its graph."""
