@@ -32,21 +32,23 @@ constexpr int kMaxFailedStarts = 3;
 constexpr int kTries = 2;          // of a compile whose worker stands still or is killed
 constexpr int kMaxCompiles = 500;  // then a worker is replaced: NVRTC's memory only grows
 
-struct Job {
+}  // namespace
+
+struct PoolJob {
   std::uint64_t id = 0;
   CompileRequest request;
   int tries = 0;
 };
 
-struct Worker {
+struct PoolWorker {
   enum class State { kStarting, kIdle, kBusy, kGone };
 
-  Worker(const ChildOptions& options, milliseconds hello_limit)
+  PoolWorker(const ChildOptions& options, milliseconds hello_limit)
       : child(options), wall_end(steady_clock::now() + hello_limit) {}
 
   ChildProcess child;
   State state = State::kStarting;
-  Job job;                           // while busy
+  PoolJob job;                       // while busy
   std::uint64_t serial = 0;          // while busy: the id of the job's frame; 0: none
   TimePoint started;                 // of the job
   TimePoint wall_end;                // of the hello or the job
@@ -54,8 +56,10 @@ struct Worker {
   int compiles = 0;
 };
 
+namespace {
+
 // Processor time that the job at hand has used; nothing is known of a process that has ended.
-milliseconds used_by_job(const Worker& worker) {
+milliseconds used_by_job(const PoolWorker& worker) {
   const auto now = worker.child.processor_time().value_or(worker.used);
   return std::chrono::duration_cast<milliseconds>(now - worker.used);
 }
@@ -65,7 +69,7 @@ milliseconds since(TimePoint start) {
 }
 
 // "exit status 1; its last words: ..."
-std::string ending_of(Worker& worker, const std::optional<ChildEnd>& end) {
+std::string ending_of(PoolWorker& worker, const std::optional<ChildEnd>& end) {
   std::string text = end ? end->text() : "a state in which not even SIGKILL ends it";
   const std::string words = worker.child.output();
   if (!words.empty()) text += "; its last words:\n" + words;
@@ -76,37 +80,37 @@ std::string ending_of(Worker& worker, const std::optional<ChildEnd>& end) {
 
 struct CompilePool::State {
   CompilePoolOptions options;
-  std::deque<Job> queue;
-  std::vector<std::unique_ptr<Worker>> workers;
+  std::deque<PoolJob> queue;
+  std::vector<std::unique_ptr<PoolWorker>> workers;
   std::deque<Finished> finished;
   std::set<std::uint64_t> pending;
   std::string version;
   std::uint64_t last_serial = 0;  // callers use their ids again, frames must not
   int failed_starts = 0;
 
-  std::size_t count(Worker::State state) const;
+  std::size_t count(PoolWorker::State state) const;
   void start_worker();
   void start_workers();
   void bury();
   void dispatch();
-  void assign(Worker& worker);
-  void receive(Worker& worker);
+  void assign(PoolWorker& worker);
+  void receive(PoolWorker& worker);
   void receive_all();
-  void greet(Worker& worker, const Frame& frame);
-  void accept_reply(Worker& worker, const Frame& frame);
-  void finish(Worker& worker, CompileResult result);
-  void fail_job(Worker& worker, CompileStatus status, const std::string& why);
-  void fail_start(Worker& worker, const std::string& why);
-  void begin_again(Worker& worker);
-  void lose(Worker& worker, const std::string& why);
-  void end_slow(Worker& worker);
-  void end_stalled(Worker& worker);
+  void greet(PoolWorker& worker, const Frame& frame);
+  void accept_reply(PoolWorker& worker, const Frame& frame);
+  void finish(PoolWorker& worker, CompileResult result);
+  void fail_job(PoolWorker& worker, CompileStatus status, const std::string& why);
+  void fail_start(PoolWorker& worker, const std::string& why);
+  void begin_again(PoolWorker& worker);
+  void lose(PoolWorker& worker, const std::string& why);
+  void end_slow(PoolWorker& worker);
+  void end_stalled(PoolWorker& worker);
   void expire();
   void step();
   void pause(TimePoint end) const;
 };
 
-std::size_t CompilePool::State::count(Worker::State state) const {
+std::size_t CompilePool::State::count(PoolWorker::State state) const {
   return static_cast<std::size_t>(std::count_if(
       workers.begin(), workers.end(), [&](const auto& worker) { return worker->state == state; }));
 }
@@ -115,13 +119,13 @@ void CompilePool::State::start_worker() {
   ChildOptions child;
   child.command = options.worker_command;
   child.memory_limit_bytes = options.memory_limit_bytes;
-  workers.push_back(std::make_unique<Worker>(child, options.hello_limit));
+  workers.push_back(std::make_unique<PoolWorker>(child, options.hello_limit));
 }
 
 // As many workers as there are jobs to give them, up to the limit.
 void CompilePool::State::start_workers() {
   const auto limit = static_cast<std::size_t>(options.workers);
-  while (workers.size() < limit && count(Worker::State::kStarting) < queue.size()) {
+  while (workers.size() < limit && count(PoolWorker::State::kStarting) < queue.size()) {
     try {
       start_worker();
     } catch (const Error&) {
@@ -133,14 +137,14 @@ void CompilePool::State::start_workers() {
 }
 
 void CompilePool::State::bury() {
-  std::erase_if(workers, [](const auto& w) { return w->state == Worker::State::kGone; });
+  std::erase_if(workers, [](const auto& w) { return w->state == PoolWorker::State::kGone; });
 }
 
 void CompilePool::State::dispatch() {
   for (const auto& worker : workers) {
-    if (worker->state != Worker::State::kIdle) continue;
+    if (worker->state != PoolWorker::State::kIdle) continue;
     if (worker->compiles >= kMaxCompiles) {
-      worker->state = Worker::State::kGone;
+      worker->state = PoolWorker::State::kGone;
     } else if (!queue.empty()) {
       assign(*worker);
     }
@@ -149,11 +153,11 @@ void CompilePool::State::dispatch() {
   start_workers();
 }
 
-void CompilePool::State::assign(Worker& worker) {
+void CompilePool::State::assign(PoolWorker& worker) {
   worker.job = std::move(queue.front());
   queue.pop_front();
   ++worker.job.tries;
-  worker.state = Worker::State::kBusy;
+  worker.state = PoolWorker::State::kBusy;
   worker.serial = ++last_serial;
   worker.started = steady_clock::now();
   worker.wall_end = worker.started + options.wall_limit;
@@ -166,13 +170,14 @@ void CompilePool::State::assign(Worker& worker) {
                     std::min(kSendLimit, options.deadline));
 }
 
-void CompilePool::State::finish(Worker& worker, CompileResult result) {
+void CompilePool::State::finish(PoolWorker& worker, CompileResult result) {
   pending.erase(worker.job.id);
   finished.emplace_back(worker.job.id, std::move(result));
 }
 
-void CompilePool::State::fail_job(Worker& worker, CompileStatus status, const std::string& why) {
-  worker.state = Worker::State::kGone;
+void CompilePool::State::fail_job(PoolWorker& worker, CompileStatus status,
+                                  const std::string& why) {
+  worker.state = PoolWorker::State::kGone;
   CompileResult result;
   result.status = status;
   result.facts.compile_ms = static_cast<double>(since(worker.started).count());
@@ -180,8 +185,8 @@ void CompilePool::State::fail_job(Worker& worker, CompileStatus status, const st
   finish(worker, std::move(result));
 }
 
-void CompilePool::State::fail_start(Worker& worker, const std::string& why) {
-  worker.state = Worker::State::kGone;
+void CompilePool::State::fail_start(PoolWorker& worker, const std::string& why) {
+  worker.state = PoolWorker::State::kGone;
   if (++failed_starts < kMaxFailedStarts) return;
   failed_starts = 0;
   throw Error(ErrorCode::kFailure, "the compile worker '" + options.worker_command.front() +
@@ -190,37 +195,37 @@ void CompilePool::State::fail_start(Worker& worker, const std::string& why) {
                                        why);
 }
 
-void CompilePool::State::begin_again(Worker& worker) {
+void CompilePool::State::begin_again(PoolWorker& worker) {
   queue.push_front(std::move(worker.job));
-  worker.state = Worker::State::kGone;
+  worker.state = PoolWorker::State::kGone;
 }
 
 // The worker is of no use any more.
-void CompilePool::State::lose(Worker& worker, const std::string& why) {
+void CompilePool::State::lose(PoolWorker& worker, const std::string& why) {
   const auto end = worker.child.kill();
   // By a person, or by a machine that lacks memory, which says nothing of the kernel.
-  const bool was_killed = worker.state == Worker::State::kBusy && end && end->killed;
+  const bool was_killed = worker.state == PoolWorker::State::kBusy && end && end->killed;
   if (was_killed && worker.job.tries < kTries) return begin_again(worker);
   const std::string text = why + "; the process ended with " + ending_of(worker, end);
-  if (worker.state == Worker::State::kStarting) fail_start(worker, text);
-  if (worker.state == Worker::State::kBusy) {
+  if (worker.state == PoolWorker::State::kStarting) fail_start(worker, text);
+  if (worker.state == PoolWorker::State::kBusy) {
     fail_job(worker, CompileStatus::kCrash, "the compile worker " + text);
   }
-  worker.state = Worker::State::kGone;
+  worker.state = PoolWorker::State::kGone;
 }
 
-void CompilePool::State::greet(Worker& worker, const Frame& frame) {
+void CompilePool::State::greet(PoolWorker& worker, const Frame& frame) {
   const auto hello =
       frame.type == kCompileHello ? decode_compile_hello(frame.payload) : std::nullopt;
   if (!hello || hello->protocol != kCompileProtocol) {
     return lose(worker, "does not speak this program's protocol (is it another version?)");
   }
   if (hello->compiler_version.empty()) {
-    worker.state = Worker::State::kGone;
+    worker.state = PoolWorker::State::kGone;
     throw Error(ErrorCode::kNoCompiler, hello->problem);
   }
   if (!version.empty() && version != hello->compiler_version) {
-    worker.state = Worker::State::kGone;
+    worker.state = PoolWorker::State::kGone;
     throw Error(ErrorCode::kFailure, "the compiler changed from '" + version + "' to '" +
                                          hello->compiler_version +
                                          "' during this run (was the toolkit updated?); start "
@@ -228,21 +233,21 @@ void CompilePool::State::greet(Worker& worker, const Frame& frame) {
   }
   version = hello->compiler_version;
   failed_starts = 0;
-  worker.state = Worker::State::kIdle;
+  worker.state = PoolWorker::State::kIdle;
   // At once, so that a worker that dies after each hello uses up the queue instead of time.
   if (!queue.empty()) assign(worker);
 }
 
-void CompilePool::State::accept_reply(Worker& worker, const Frame& frame) {
+void CompilePool::State::accept_reply(PoolWorker& worker, const Frame& frame) {
   auto result = frame.id == worker.serial ? decode_result(frame.payload) : std::nullopt;
   if (!result) return lose(worker, "sent something that is not the result of its job");
   ++worker.compiles;
-  worker.state = Worker::State::kIdle;
+  worker.state = PoolWorker::State::kIdle;
   worker.serial = 0;
   finish(worker, std::move(*result));
 }
 
-void CompilePool::State::receive(Worker& worker) {
+void CompilePool::State::receive(PoolWorker& worker) {
   Frame frame;
   switch (worker.child.receive(frame, milliseconds(0))) {
     case ChildProcess::Receive::kTimeout:
@@ -254,11 +259,11 @@ void CompilePool::State::receive(Worker& worker) {
     case ChildProcess::Receive::kFrame:
       break;
   }
-  if (worker.state == Worker::State::kStarting) return greet(worker, frame);
+  if (worker.state == PoolWorker::State::kStarting) return greet(worker, frame);
   const bool is_reply = frame.type == kCompileReply;
   // Said twice: the first time counted.
   if (is_reply && frame.id != worker.serial && frame.id <= last_serial) return;
-  if (is_reply && worker.state == Worker::State::kBusy) return accept_reply(worker, frame);
+  if (is_reply && worker.state == PoolWorker::State::kBusy) return accept_reply(worker, frame);
   lose(worker, "said something that is not in the protocol");
 }
 
@@ -266,12 +271,12 @@ void CompilePool::State::receive_all() {
   for (const auto& worker : workers) {
     // One result at a time: the others' sockets stay readable, as descriptors() promises.
     if (!finished.empty()) return;
-    if (worker->state != Worker::State::kGone) receive(*worker);
+    if (worker->state != PoolWorker::State::kGone) receive(*worker);
   }
 }
 
 // The compile took the processor time that it may take: another try would too.
-void CompilePool::State::end_slow(Worker& worker) {
+void CompilePool::State::end_slow(PoolWorker& worker) {
   const std::string used = std::to_string(used_by_job(worker).count());
   const bool ended = worker.child.kill().has_value();
   fail_job(worker, CompileStatus::kTimeout,
@@ -280,7 +285,7 @@ void CompilePool::State::end_slow(Worker& worker) {
 }
 
 // The machine gave the compile too little time, which says nothing of it.
-void CompilePool::State::end_stalled(Worker& worker) {
+void CompilePool::State::end_stalled(PoolWorker& worker) {
   const std::string what = std::to_string(used_by_job(worker).count()) +
                            " ms of processor time in " +
                            std::to_string(since(worker.started).count()) + " ms";
@@ -295,11 +300,12 @@ void CompilePool::State::expire() {
   const TimePoint now = steady_clock::now();
   for (const auto& worker : workers) {
     const bool is_late = worker->wall_end <= now;
-    if (worker->state == Worker::State::kStarting && is_late) {
+    if (worker->state == PoolWorker::State::kStarting && is_late) {
       lose(*worker, "was not ready within " + std::to_string(options.hello_limit.count()) + " ms");
-    } else if (worker->state == Worker::State::kBusy && used_by_job(*worker) >= options.deadline) {
+    } else if (worker->state == PoolWorker::State::kBusy &&
+               used_by_job(*worker) >= options.deadline) {
       end_slow(*worker);
-    } else if (worker->state == Worker::State::kBusy && is_late) {
+    } else if (worker->state == PoolWorker::State::kBusy && is_late) {
       end_stalled(*worker);
     }
   }
@@ -323,7 +329,7 @@ void CompilePool::State::pause(TimePoint end) const {
   std::vector<pollfd> sockets;
   for (const auto& worker : workers) {
     sockets.push_back({worker->child.descriptor(), POLLIN, 0});
-    if (worker->state != Worker::State::kIdle) end = std::min(end, worker->wall_end);
+    if (worker->state != PoolWorker::State::kIdle) end = std::min(end, worker->wall_end);
   }
   const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now()).count();
   poll(sockets.data(), sockets.size(), static_cast<int>(std::max<std::int64_t>(left, 0)));

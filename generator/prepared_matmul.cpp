@@ -15,8 +15,6 @@ using Api = CublasLtApi;
 // Most workspace that a call may ask for; cuBLAS's own default on Hopper.
 constexpr std::size_t kMostWorkspaceBytes = std::size_t{32} << 20;
 
-constexpr std::uintptr_t kNoAddress = 4096;
-
 int library_type(ElementType type) {
   switch (type) {
     case ElementType::kFp16:

@@ -15,6 +15,9 @@
 
 namespace vitune {
 
+// Of a tensor to come; only its alignment counts.
+inline constexpr std::uintptr_t kNoAddress = 4096;
+
 // The algorithms that the library expects most of for `call`, the best first, at most `most`; none
 // where it cannot do it. Only those that add in fp32 and in a fixed order.
 std::vector<MatmulAlgorithm> proposed_algorithms(const MatmulCall& call,

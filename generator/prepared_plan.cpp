@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::uint32_t kRank = TensorMapSlot::kRank;
 constexpr std::int64_t kElementBytes = 2;    // of fp16 and bf16, which are moved alike
-constexpr std::uintptr_t kNoAddress = 4096;  // of a tensor to come; only its alignment counts
 constexpr CuResult kInvalidValue = 1;
 constexpr char kReplaceCall[] = "cuTensorMapReplaceAddress";
 

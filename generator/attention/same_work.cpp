@@ -46,7 +46,7 @@ AttentionProblem folded(const AttentionProblem& problem) {
 }
 
 // The source of some kernel: it holds every compile-time fact of the problem.
-std::string facts_text(const AttentionProblem& problem) {
+std::string source_of(const AttentionProblem& problem) {
   return attention_source(problem, Config());
 }
 
@@ -57,12 +57,12 @@ AttentionProblem work_form(const AttentionProblem& problem) {
   form.scale = default_scale(form.d);
   form = folded(form).canonical();
   if (form.alignment == 2) return form;
-  const std::string facts = facts_text(form);
+  const std::string facts = source_of(form);
   for (const std::int64_t alignment : {2, 4, 8}) {
     if (alignment >= form.alignment) break;
     AttentionProblem looser = form;
     looser.alignment = alignment;
-    if (facts_text(looser) == facts) return looser;
+    if (source_of(looser) == facts) return looser;
   }
   return form;
 }

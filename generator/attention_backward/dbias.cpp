@@ -36,8 +36,8 @@ std::int64_t tiles_of(const AttentionBackwardProblem& p, const AttentionBackward
 // the parts' sums are not too large.
 std::int64_t parts_of(const AttentionBackwardProblem& p, const AttentionBackwardDbias& g,
                       const DeviceInfo& device) {
-  constexpr std::int64_t kCtas = 4, kManySms = 132;
-  const std::int64_t wanted = ceil_div(kCtas * sms_of(device, kManySms), tiles_of(p, g));
+  constexpr std::int64_t kCtas = 4;
+  const std::int64_t wanted = ceil_div(kCtas * sms_of(device, kUsualSms), tiles_of(p, g));
   const std::int64_t room = kMostPartials / (4 * elements_of(p));
   const std::int64_t parts = std::min({wanted, room, p.sharing_batches() * p.sharing_heads()});
   return std::max<std::int64_t>(parts, 1);

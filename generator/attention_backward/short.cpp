@@ -36,7 +36,6 @@ std::int64_t dbias_elements(const AttentionBackwardProblem& p) {
 // the work; else so many that all are on the device at once, and their sums not too large.
 std::int64_t parts_of(const AttentionBackwardProblem& p, const Shape& shape,
                       const DeviceInfo& device, std::int64_t resident) {
-  constexpr std::int64_t kUsualSms = 132;
   const std::int64_t all = p.forward.batch * p.forward.heads;
   const std::int64_t room = sms_of(device, kUsualSms) * std::max<std::int64_t>(resident, 1);
   if (!p.forward.bias) return shape.buffers == 1 ? all : std::min(all, room);

@@ -30,7 +30,6 @@ constexpr const char* kEntries[] = {"vitune_attention_backward_arrange_bias",
 constexpr char kParams[] = "AttentionBackwardSm90BiasParams";
 constexpr std::int64_t kScratchUnit = 256;
 constexpr std::int64_t kMostScratch = std::int64_t{512} << 20;  // bytes
-constexpr int kUsualSms = 132;                                  // an H200's
 
 // Bytes of the bias in the order of registers.
 std::int64_t order_bytes(const AttentionBackwardProblem& p, const Shape& shape, bool of_keys) {

@@ -18,7 +18,6 @@ namespace {
 
 using Shape = AttentionBackwardSm90Bias;
 
-constexpr int kUsualSms = 132;      // an H200's, for a device that does not say
 constexpr int kNarrowestStep = 32;  // of those that are tried
 constexpr int kStepUnit = 16;
 constexpr int kNarrowestTile = 64;  // of dbias, where there are several; half of it of wide heads

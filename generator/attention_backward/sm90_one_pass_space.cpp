@@ -12,8 +12,6 @@ namespace {
 
 using Shape = AttentionBackwardOnePass;
 
-constexpr std::int64_t kUsualSms = 132;  // an H200's, for a device that does not say
-
 const Tunables<Shape>& tunables_of_one_pass() {
   static const auto& all = *new Tunables<Shape>{
       {&Shape::step, {"kQueryStep", {32, 48, 64, 80}, "queries of a step", false, true}},

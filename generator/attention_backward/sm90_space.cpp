@@ -13,8 +13,7 @@ namespace {
 
 using Shape = AttentionBackwardSm90;
 
-constexpr std::int64_t kUsualSms = 132;  // an H200's, for a device that does not say
-constexpr int kStepUnit = 32;            // from a step's width to the next, mostly
+constexpr int kStepUnit = 32;  // from a step's width to the next, mostly
 
 const Tunables<Shape>& tunables_of_sm90() {
   static const auto& all = *new Tunables<Shape>{

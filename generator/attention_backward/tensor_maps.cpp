@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::int64_t kElementBytes = 2;
 
-struct Extents {
+struct PassExtents {
   std::int64_t rows, heads, batch;
 };
 
-Extents of_queries(const AttentionProblem& f) { return {f.nq, f.heads, f.batch}; }
-Extents of_keys(const AttentionProblem& f) { return {f.nk, f.kv_heads, f.batch}; }
+PassExtents of_queries(const AttentionProblem& f) { return {f.nq, f.heads, f.batch}; }
+PassExtents of_keys(const AttentionProblem& f) { return {f.nk, f.kv_heads, f.batch}; }
 
-bool strides_fit(const TensorStrides& strides, const Extents& extents) {
+bool strides_fit(const TensorStrides& strides, const PassExtents& extents) {
   const auto fits = [](std::int64_t extent, std::int64_t stride) {
     return extent == 1 || (stride > 0 && stride < (std::int64_t{1} << 40) / kElementBytes);
   };
@@ -36,7 +36,7 @@ std::optional<std::string> attention_backward_maps_refusal(const AttentionBackwa
   if (p.vector_bytes() != 16) {
     return formatted("tensor maps need 16-byte alignment, not {}", p.vector_bytes());
   }
-  const Extents queries = of_queries(f), keys = of_keys(f);
+  const PassExtents queries = of_queries(f), keys = of_keys(f);
   if (strides_fit(f.q, queries) && strides_fit(p.dout, queries) && strides_fit(f.o, queries) &&
       strides_fit(f.k, keys) && strides_fit(f.v, keys)) {
     return std::nullopt;
@@ -48,7 +48,7 @@ std::vector<TensorMapSlot> attention_backward_maps(const AttentionBackwardProble
                                                    const BackwardBoxes& boxes) {
   const AttentionProblem& f = p.forward;
   const auto slot = [&](AttentionBackwardTensor tensor, std::size_t at,
-                        const TensorStrides& strides, const Extents& extents, int rows) {
+                        const TensorStrides& strides, const PassExtents& extents, int rows) {
     return TensorMapSlot{.tensor = tensor,
                          .at = static_cast<std::uint32_t>(at),
                          .sizes = {f.d, extents.rows, extents.heads, extents.batch},
@@ -58,7 +58,7 @@ std::vector<TensorMapSlot> attention_backward_maps(const AttentionBackwardProble
                          .swizzle = boxes.swizzle};
   };
   using Maps = AttentionBackwardTensorMaps;
-  const Extents queries = of_queries(f), keys = of_keys(f);
+  const PassExtents queries = of_queries(f), keys = of_keys(f);
   std::vector<TensorMapSlot> maps = {
       slot(kAttentionBackwardQ, offsetof(Maps, q), f.q, queries, boxes.query_rows),
       slot(kAttentionBackwardK, offsetof(Maps, k), f.k, keys, boxes.key_rows),

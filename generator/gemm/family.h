@@ -56,6 +56,9 @@ class GemmFamily : public Family {
 // The one of `all` that `config` is of. Throws Error(kFailure) for a number that none has.
 const GemmFamily& gemm_family(GemmFamilies all, const Config& config);
 
+// An H200's, for a device that does not say.
+inline constexpr std::int64_t kUsualSms = 132;
+
 // The SMs of a device; `unknown` for one that is known by its architecture alone.
 std::int64_t sms_of(const DeviceInfo& device, std::int64_t unknown);
 

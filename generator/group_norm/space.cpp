@@ -95,7 +95,7 @@ Rule check_tiling(const GroupNormTiling& t) {
 }
 
 // The widest accesses that some config has, whatever its number of chunks.
-std::int64_t widest_vector(const GroupNormProblem& p) {
+std::int64_t widest_of_families(const GroupNormProblem& p) {
   std::int64_t widest = 0;
   for (const char* const family :
        {"kChunks=1 kPieces=0", "kChunks=2 kPieces=1", "kChunks=2 kPieces=2"}) {
@@ -173,7 +173,7 @@ std::vector<Constraint> GroupNormFamily::rules(const Problem& asked,
        },
        {"kChunks", "kGroups"}},
       tiled("accesses: as wide as some number of groups allows",
-            [widest = widest_vector(problem)](const GroupNormTiling& t) -> Rule {
+            [widest = widest_of_families(problem)](const GroupNormTiling& t) -> Rule {
               if (t.vector == widest) return std::nullopt;
               return formatted("{} elements, not {}", t.vector, widest);
             }),

@@ -17,7 +17,7 @@
 namespace vitune {
 namespace {
 
-constexpr int kMostProposals = 4, kThreads = 256;
+constexpr int kMostChains = 4, kThreads = 256;
 constexpr std::int64_t kMostSumBytes = std::int64_t{1} << 30;  // of scratch memory
 constexpr std::int64_t kScratchAlignment = 256;
 constexpr char kEntry[] = "vitune_linear_epilogue";
@@ -27,7 +27,7 @@ std::int64_t sum_bytes(const LinearProblem& p) { return 4 * p.m * p.n; }
 
 class LinearChain final : public GemmLibraryFamily {
  public:
-  LinearChain() : GemmLibraryFamily("chain", linear_families, kMostProposals) {}
+  LinearChain() : GemmLibraryFamily("chain", linear_families, kMostChains) {}
   std::optional<std::string> refusal(const Problem& problem,
                                      const DeviceInfo& device) const override {
     const LinearProblem& p = linear_of(problem);

@@ -19,9 +19,6 @@
 
 namespace vitune {
 
-// An H200's, for a device that does not say.
-inline constexpr std::int64_t kUsualSms = 132;
-
 // Why no family on wgmma can answer the problem on the device, or nothing.
 std::optional<std::string> linear_sm90_refusal(const LinearProblem& problem,
                                                const DeviceInfo& device);

@@ -12,7 +12,7 @@
 namespace vitune {
 namespace {
 
-constexpr int kMostProposals = 6, kSumThreads = 256;
+constexpr int kMostChains = 6, kSumThreads = 256;
 constexpr std::int64_t kMostSumBytes = std::int64_t{1} << 30;  // of scratch memory
 constexpr char kSumEntry[] = "vitune_weight_grad_column_sums";
 
@@ -40,7 +40,7 @@ WeightGradSums sums_of(const LinearWeightGradProblem& p) {
 
 class WeightGradChain final : public GemmLibraryFamily {
  public:
-  WeightGradChain() : GemmLibraryFamily("chain", weight_grad_families, kMostProposals) {}
+  WeightGradChain() : GemmLibraryFamily("chain", weight_grad_families, kMostChains) {}
   std::optional<std::string> refusal(const Problem& problem, const DeviceInfo&) const override {
     const LinearWeightGradProblem& p = linear_weight_grad_of(problem);
     if (!p.bias && !p.scale) return "one call of cuBLASLt does it all";

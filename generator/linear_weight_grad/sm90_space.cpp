@@ -17,7 +17,6 @@ using Shape = WeightGradSm90Shape;
 constexpr std::int64_t kLeastSplitSteps = 4;
 constexpr std::int64_t kMostRounds = 4;
 constexpr std::int64_t kMostScratch = std::int64_t{128} << 20;
-constexpr std::int64_t kUsualSms = 132;  // an H200's, for a device that does not say
 
 const Tunables<Shape>& tunables_of_sm90() {
   static const auto& all = *new Tunables<Shape>{

@@ -18,7 +18,6 @@ namespace {
 
 using Shape = WeightGradSplitM;
 
-constexpr std::int64_t kUsualSms = 132;  // an H200's, for a device that does not say
 constexpr char kEntry[] = "vitune_weight_grad";
 
 const Tunables<Shape>& tunables_of_split_m() {

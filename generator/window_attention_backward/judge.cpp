@@ -14,28 +14,28 @@
 namespace vitune {
 namespace {
 
-using Params = WindowAttentionBackwardJudgeParams;
+using JudgeParams = WindowAttentionBackwardJudgeParams;
 
 constexpr std::uint64_t kSeed = 0x77696e6267;
-constexpr std::int64_t kScratchUnit = 256;
+constexpr std::int64_t kJudgeScratchUnit = 256;
 
 // Where rows' numbers, padding's and dbias begin in the scratch memory of an answer, and its end.
-struct Scratch {
+struct JudgeScratch {
   std::int64_t padding, sums, end;
 };
-Scratch scratch_of(const WindowAttentionBackwardProblem& p, std::int64_t bytes) {
+JudgeScratch scratch_of(const WindowAttentionBackwardProblem& p, std::int64_t bytes) {
   const std::int64_t rows = p.forward.pairs() * p.forward.keys();
-  Scratch scratch = {};
-  scratch.padding = round_up(3 * rows * bytes, kScratchUnit);
+  JudgeScratch scratch = {};
+  scratch.padding = round_up(3 * rows * bytes, kJudgeScratchUnit);
   const std::int64_t padding = p.has_dpadding() ? 2 * p.forward.d * rows * bytes : 0;
-  scratch.sums = round_up(scratch.padding + padding, kScratchUnit);
+  scratch.sums = round_up(scratch.padding + padding, kJudgeScratchUnit);
   scratch.end = scratch.sums + (p.sums_bias() ? p.bias_elements() * bytes : 0);
   return scratch;
 }
 
-Params judge_params(const WindowAttentionBackwardProblem& p) {
+JudgeParams judge_params(const WindowAttentionBackwardProblem& p) {
   const WindowAttentionJudgeParams forward = window_attention_judge_params(p.forward);
-  Params params = {};
+  JudgeParams params = {};
   params.call = window_attention_backward_params(p, 1);
   params.scale = forward.scale;
   params.head_size = forward.head_size;
@@ -48,18 +48,18 @@ Params judge_params(const WindowAttentionBackwardProblem& p) {
   return params;
 }
 
-std::vector<PointerSlot> judge_pointers(const Scratch& scratch) {
+std::vector<PointerSlot> judge_pointers(const JudgeScratch& scratch) {
   constexpr int kAnswers = kWindowAttentionBackwardTensors;
-  return answer_pointers(window_attention_backward_pointers(), offsetof(Params, call),
-                         {{kAnswers + kWindowBackwardDq, offsetof(Params, dq)},
-                          {kAnswers + kWindowBackwardDk, offsetof(Params, dk)},
-                          {kAnswers + kWindowBackwardDv, offsetof(Params, dv)},
-                          {kAnswers + kWindowBackwardDbias, offsetof(Params, dbias)},
-                          {kAnswers + kWindowBackwardDtable, offsetof(Params, dtable)},
-                          {kAnswers + kWindowBackwardDpadding, offsetof(Params, dpadding)},
-                          {PointerSlot::kScratch, offsetof(Params, rows)},
-                          {PointerSlot::kScratch, offsetof(Params, padding), scratch.padding},
-                          {PointerSlot::kScratch, offsetof(Params, sums), scratch.sums}});
+  return answer_pointers(window_attention_backward_pointers(), offsetof(JudgeParams, call),
+                         {{kAnswers + kWindowBackwardDq, offsetof(JudgeParams, dq)},
+                          {kAnswers + kWindowBackwardDk, offsetof(JudgeParams, dk)},
+                          {kAnswers + kWindowBackwardDv, offsetof(JudgeParams, dv)},
+                          {kAnswers + kWindowBackwardDbias, offsetof(JudgeParams, dbias)},
+                          {kAnswers + kWindowBackwardDtable, offsetof(JudgeParams, dtable)},
+                          {kAnswers + kWindowBackwardDpadding, offsetof(JudgeParams, dpadding)},
+                          {PointerSlot::kScratch, offsetof(JudgeParams, rows)},
+                          {PointerSlot::kScratch, offsetof(JudgeParams, padding), scratch.padding},
+                          {PointerSlot::kScratch, offsetof(JudgeParams, sums), scratch.sums}});
 }
 
 // Extreme weights are near 0 or 1. Where most keys are padding, which are all alike, gradients are
@@ -96,7 +96,7 @@ LaunchPlan window_attention_backward_answer(const WindowAttentionBackwardProblem
                                             Precision precision) {
   constexpr std::int64_t kThreads = 128, kMostCtas = 65536;
   const bool is_exact = precision == Precision::kExact;
-  const Scratch scratch = scratch_of(p, is_exact ? 8 : 4);
+  const JudgeScratch scratch = scratch_of(p, is_exact ? 8 : 4);
   const std::int64_t rows = p.forward.pairs() * p.forward.keys();
   const std::int64_t table = p.table_rows != 0 ? p.table_rows * p.forward.bias->heads : 0;
   const std::int64_t padding = p.has_dpadding() ? 3 * p.forward.heads * p.forward.d : 0;
