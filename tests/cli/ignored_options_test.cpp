@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kProblem = "bf16 b=32 h=12 n=197 d=64";
+constexpr const char* kShown = "bf16 b=32 h=12 n=197 d=64";
 
 class IgnoredOptionsTest : public CommandTest {};
 
@@ -26,13 +26,13 @@ TEST_F(IgnoredOptionsTest, WhatWouldBeIgnoredIsRefusedAndTheMessageSaysWhereItBe
       {{"show", "--trials", "--device", "0"}, "--device belongs to"},
       {{"show", "--arch", "sm_80"}, "--arch belongs to --space, --explain and --source"},
       {{"show", "--misses", "--arch", "sm_80"}, "--arch belongs to"},
-      {{"show", "--blocks", kProblem}, "leave the problems out"},
+      {{"show", "--blocks", kShown}, "leave the problems out"},
       {{"show", "--blocks", "--preset", "vit"}, "leave the problems out"},
-      {{"show", "--source", "--csv", kProblem}, "--csv does not go with --source"},
+      {{"show", "--source", "--csv", kShown}, "--csv does not go with --source"},
       {{"models", "--batch", "4"}, "--batch belongs to --problems"},
       {{"models", "--names", "--dtype", "fp16"}, "--dtype belongs to --problems"},
       {{"models", "--names", "--json"}, "--json does not go with --names"},
-      {{"compile", "--arch", "sm_80", "--seed", "3", kProblem}, "--seed belongs to --sample"},
+      {{"compile", "--arch", "sm_80", "--seed", "3", kShown}, "--seed belongs to --sample"},
       {{"compile", "--probes", "--all"}, "--all is for the kernels of problems"},
       {{"compile", "--probes", "--config", "kWarps=4"}, "--config is for"},
       {{"compile", "--probes", "--sample", "2"}, "--sample is for"},
@@ -58,9 +58,9 @@ TEST_F(IgnoredOptionsTest, WhatWouldBeIgnoredIsRefusedAndTheMessageSaysWhereItBe
 
 TEST_F(IgnoredOptionsTest, WhatIsLookedAtIsStillTaken) {
   const std::vector<std::string> cases[] = {
-      {"show", "--space", "--arch", "sm_80", kProblem},
-      {"show", "--source", "--json", kProblem},
-      {"show", "--misses", kProblem},
+      {"show", "--space", "--arch", "sm_80", kShown},
+      {"show", "--source", "--json", kShown},
+      {"show", "--misses", kShown},
       {"models", "--problems", "--batch", "4", "vit_base_patch16_224"},
       {"models", "--names", "-q"},
       {"db", "export", "--json", "--db",
@@ -98,7 +98,7 @@ TEST_F(IgnoredOptionsTest, EachVerbOffersTheDevicesThatItTakes) {
 
 TEST_F(IgnoredOptionsTest, EachModeOfShowTakesTheDevicesThatAreOffered) {
   const std::vector<std::string> modes[] = {
-      {"show", "--space", kProblem}, {"show", "--source", kProblem}, {"show", "--misses"}};
+      {"show", "--space", kShown}, {"show", "--source", kShown}, {"show", "--misses"}};
   for (const auto& mode : modes) {
     for (const std::string& word : device_words("show")) {
       std::vector<std::string> arguments = mode;
@@ -107,7 +107,7 @@ TEST_F(IgnoredOptionsTest, EachModeOfShowTakesTheDevicesThatAreOffered) {
       EXPECT_NE(result.status, 2) << ::testing::PrintToString(arguments) << result.err;
     }
   }
-  const CommandResult result = run({"show", "--space", kProblem, "--device", "auto"});
+  const CommandResult result = run({"show", "--space", kShown, "--device", "auto"});
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("--device (replay:h200, or a GPU's ordinal)"));
 }

@@ -35,7 +35,7 @@ Image picture(int width, int height) {
   return image;
 }
 
-class ImagesTest : public testing::Test {
+class ImagesTest : public ::testing::Test {
  protected:
   fs::path write(const std::string& name, const std::string& bytes) const {
     const fs::path path = folder_.path() / name;
@@ -136,7 +136,7 @@ TEST_F(ImagesTest, TheCropIsTheMiddleAndBlackOutside) {
   const Image image = picture(6, 4);
   const Image middle = cropped(image, 2, 2);
   EXPECT_THAT(std::vector(middle.rgb.begin(), middle.rgb.begin() + 3),
-              testing::ElementsAreArray(image.rgb.data() + (1 * 6 + 2) * 3, 3));
+              ::testing::ElementsAreArray(image.rgb.data() + (1 * 6 + 2) * 3, 3));
   const Image wide = cropped(image, 8, 2);
   EXPECT_EQ(wide.rgb[0], 0);
   EXPECT_EQ(wide.rgb[3], image.rgb[6 * 3]);

@@ -13,16 +13,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kProblem = "bf16 b=32 h=12 n=197 d=64 layout=packed";
+constexpr const char* kShown = "bf16 b=32 h=12 n=197 d=64 layout=packed";
 
 class ShowTest : public CommandTest {};
 
 TEST_F(ShowTest, TheSpaceIsThatOfTheGenerator) {
-  const CommandResult result = run({"show", "--space", "--arch", "sm_80", "--json", kProblem});
+  const CommandResult result = run({"show", "--space", "--arch", "sm_80", "--json", kShown});
   ASSERT_EQ(result.status, 0) << result.err;
   const auto document = result.json();
   const ParameterSpace space =
-      attention_space(AttentionProblem::parse(kProblem), architecture_limits("sm_80").value());
+      attention_space(AttentionProblem::parse(kShown), architecture_limits("sm_80").value());
   EXPECT_EQ(document["schema"], 1);
   EXPECT_EQ(document["size"], space.enumerate().size());
   EXPECT_EQ(document["cartesian_size"], space.cartesian_size());
@@ -35,17 +35,17 @@ TEST_F(ShowTest, TheSpaceIsThatOfTheGenerator) {
 }
 
 TEST_F(ShowTest, TheDefaultDeviceIsTheH200) {
-  const auto document = run({"show", "--space", "--json", kProblem}).json();
+  const auto document = run({"show", "--space", "--json", kShown}).json();
   EXPECT_EQ(document["device"]["arch"], "sm_90");
   EXPECT_EQ(document["device"]["sm_count"], 132);
 }
 
 TEST_F(ShowTest, AConfigIsExplained) {
-  const AttentionProblem problem = AttentionProblem::parse(kProblem);
+  const AttentionProblem problem = AttentionProblem::parse(kShown);
   const DeviceInfo device = architecture_limits("sm_90").value();
   Config config = default_attention_config(problem, device);
   const auto explain = [&](const Config& asked) {
-    return run({"show", "--arch", "sm_90", "--json", "--explain", asked.text(), kProblem}).json();
+    return run({"show", "--arch", "sm_90", "--json", "--explain", asked.text(), kShown}).json();
   };
   EXPECT_EQ(explain(config)["in_space"], true);
   config.set("kBlockN", 7);
@@ -55,9 +55,9 @@ TEST_F(ShowTest, AConfigIsExplained) {
 }
 
 TEST_F(ShowTest, TheSourceIsWhatTheGeneratorRenders) {
-  const AttentionProblem problem = AttentionProblem::parse(kProblem);
+  const AttentionProblem problem = AttentionProblem::parse(kShown);
   const DeviceInfo device = architecture_limits("sm_80").value();
-  const CommandResult result = run({"show", "--source", "--arch", "sm_80", kProblem});
+  const CommandResult result = run({"show", "--source", "--arch", "sm_80", kShown});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, attention_source(problem, default_attention_config(problem, device)));
 }
@@ -80,7 +80,7 @@ class CompileTest : public CommandTest {
 TEST_F(CompileTest, TheDefaultConfigCompilesForTwoArchitectures) {
   const fs::path out = directory() / "cubins";
   const CommandResult result =
-      run({"compile", "--arch", "sm_80,sm_120", "--json", "--out", out.string(), kProblem});
+      run({"compile", "--arch", "sm_80,sm_120", "--json", "--out", out.string(), kShown});
   ASSERT_EQ(result.status, 0) << result.err;
   const auto document = result.json();
   ASSERT_EQ(document["results"].size(), 2u);
@@ -94,7 +94,7 @@ TEST_F(CompileTest, TheDefaultConfigCompilesForTwoArchitectures) {
 }
 
 TEST_F(CompileTest, ProblemsThatShareAKernelShareItsCompile) {
-  const auto document = run({"compile", "--arch", "sm_80", "--json", "--problem", kProblem,
+  const auto document = run({"compile", "--arch", "sm_80", "--json", "--problem", kShown,
                              "--problem", "bf16 b=33 h=12 n=197 d=64 layout=packed"})
                             .json();
   ASSERT_EQ(document["results"].size(), 2u);
@@ -105,14 +105,14 @@ TEST_F(CompileTest, ProblemsThatShareAKernelShareItsCompile) {
 
 TEST_F(CompileTest, AConfigOutsideTheSpaceIsNotCompiled) {
   const CommandResult result =
-      run({"compile", "--arch", "sm_80", "--json", "--config", "kBlockN=7 kWarps=4", kProblem});
+      run({"compile", "--arch", "sm_80", "--json", "--config", "kBlockN=7 kWarps=4", kShown});
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(result.json()["results"][0]["status"], "outside the space");
 }
 
 TEST_F(CompileTest, ASeededSampleRepeats) {
   const std::vector<std::string> arguments = {"compile", "--arch", "sm_90", "--json", "--sample",
-                                              "3",       "--seed", "5",     kProblem};
+                                              "3",       "--seed", "5",     kShown};
   const auto configs = [&] {
     std::set<std::string> keys;
     const auto document = run(arguments).json();

@@ -97,7 +97,7 @@ TEST_F(Locks, AWaitThatIsNotToStopOutlastsAShortLock) {
 
 // The text of the DatabaseError(kNoLocks) that `action` throws.
 template <typename Action>
-std::string refusal(Action&& action) {
+std::string why_refused(Action&& action) {
   try {
     action();
   } catch (const DatabaseError& error) {
@@ -125,7 +125,8 @@ TEST_F(Locks, WhereThereAreNoneAWriterSaysSoAtOnce) {
     const test::FailingLocks none(error);
     std::string text;
     const auto open = [&] {
-      text = refusal([&] { Store::open(file_, Access::kReadWrite, {}, std::chrono::hours(1)); });
+      text =
+          why_refused([&] { Store::open(file_, Access::kReadWrite, {}, std::chrono::hours(1)); });
     };
     EXPECT_TRUE(test::is_prompt(std::chrono::seconds(5), open)) << ::strerrorname_np(error);
     EXPECT_NE(text.find("has no locks"), std::string::npos) << text;
@@ -138,7 +139,7 @@ TEST_F(Locks, WhereTheyEndAReaderSaysSoAtOnce) {
   const auto reader = Store::open(file_, Access::kReadOnly, {}, std::chrono::hours(1));
   for (const int error : kLockErrors) {
     const test::FailingLocks none(error);
-    refusal([&] { reader->winners(); });
+    why_refused([&] { reader->winners(); });
   }
   EXPECT_EQ(reader->winners().size(), 6U);
 }
@@ -176,7 +177,7 @@ TEST_F(Locks, WithoutThemNothingThatIsHalfWrittenIsRead) {
     test::write_bytes(journal, std::string(600, 'x'));
     for (const int error : kLockErrors) {
       const test::FailingLocks none(error);
-      const std::string text = refusal([&] { Store::open(file_, Access::kReadOnly); });
+      const std::string text = why_refused([&] { Store::open(file_, Access::kReadOnly); });
       EXPECT_NE(text.find("must be undone first"), std::string::npos) << text;
     }
     test::fs::remove(journal);

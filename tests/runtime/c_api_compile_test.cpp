@@ -14,7 +14,7 @@ namespace vitune::test {
 namespace {
 
 // Small, so that it compiles fast.
-constexpr const char* kSmall = "bf16 b=2 h=3 n=33 d=32";
+constexpr const char* kCompiled = "bf16 b=2 h=3 n=33 d=32";
 
 class CApiCompileTest : public RuntimeTest {
  protected:
@@ -23,13 +23,13 @@ class CApiCompileTest : public RuntimeTest {
     chosen.no_compile = 0;
     return chosen;
   }
-  vitune_status call(const Context& context, const char* text = kSmall) {
+  vitune_status call(const Context& context, const char* text = kCompiled) {
     return forward(context, desc_of(text), tensors_of(text));
   }
   // A winner of a problem of the same class, with a config that is in both spaces and a kernel that
-  // nobody stored; and the default of kSmall with its kernel. Gives the texts of both configs.
+  // nobody stored; and the default of kCompiled with its kernel. Gives the texts of both configs.
   std::pair<std::string, std::string> put_neighbour_and_default() {
-    const StoredKernel standard = default_kernel(kSmall, 1);
+    const StoredKernel standard = default_kernel(kCompiled, 1);
     const AttentionProblem neighbour = AttentionProblem::parse("bf16 b=2 h=3 n=35 d=32");
     const ParameterSpace space = attention_space(standard.problem, mock_device());
     for (const Config& config : attention_space(neighbour, mock_device()).enumerate()) {
@@ -44,10 +44,10 @@ class CApiCompileTest : public RuntimeTest {
     }
     throw std::runtime_error("no config fits both problems");
   }
-  // The kernel of (kSmall, `config`) as NVRTC makes it.
+  // The kernel of (kCompiled, `config`) as NVRTC makes it.
   StoredKernel compile(const Compiler& compiler, const Config& config) {
     StoredKernel kernel =
-        make_kernel(AttentionProblem::parse(kSmall), config, 1, compiler.version());
+        make_kernel(AttentionProblem::parse(kCompiled), config, 1, compiler.version());
     const CompileResult result =
         compiler.compile(attention_compile_request(kernel.problem, config, mock_device().arch()));
     EXPECT_EQ(result.status, CompileStatus::kOk) << result.log;
@@ -74,12 +74,12 @@ TEST_F(CApiCompileTest, WithoutACompilerAStoredKernelServesAndNothingElse) {
 
 TEST_F(CApiCompileTest, AProblemWithoutAnyKernelIsCompiledOnceAndKept) {
   VITUNE_REQUIRE_COMPILER(compiler);
-  const Config config = default_attention_config(AttentionProblem::parse(kSmall), mock_device());
+  const Config config = default_attention_config(AttentionProblem::parse(kCompiled), mock_device());
   {
     const Context context(compiling());
     ASSERT_STATUS(VITUNE_OK, call(context));
     ASSERT_STATUS(VITUNE_OK, call(context));
-    const vitune_selection found = query(context, desc_of(kSmall));
+    const vitune_selection found = query(context, desc_of(kCompiled));
     EXPECT_EQ(found.outcome, VITUNE_DEFAULT);
     EXPECT_EQ(found.compiled, 1);
     EXPECT_EQ(std::string(found.config), shown_text(attention(), config));
@@ -88,13 +88,13 @@ TEST_F(CApiCompileTest, AProblemWithoutAnyKernelIsCompiledOnceAndKept) {
   hide_nvrtc(true);
   const Context later(compiling());
   ASSERT_STATUS(VITUNE_OK, call(later)) << "the kernel was kept in the database";
-  EXPECT_EQ(query(later, desc_of(kSmall)).compiled, 0);
+  EXPECT_EQ(query(later, desc_of(kCompiled)).compiled, 0);
   EXPECT_EQ(stats(later).kernels_compiled, 0u);
 }
 
 TEST_F(CApiCompileTest, AKernelThatIsBlockedByTheRuleOfBeforeIsNotCompiled) {
   VITUNE_REQUIRE_COMPILER(compiler);
-  const AttentionProblem problem = AttentionProblem::parse(kSmall);
+  const AttentionProblem problem = AttentionProblem::parse(kCompiled);
   const Config config = default_attention_config(problem, mock_device());
   const CompileRequest request = attention_compile_request(problem, config, mock_device().arch());
   Store::open(database(), Access::kReadWrite)
@@ -102,7 +102,8 @@ TEST_F(CApiCompileTest, AKernelThatIsBlockedByTheRuleOfBeforeIsNotCompiled) {
                mock_device().driver_version, TrialStatus::kWrong, "max error 0.5"});
   const Context context(compiling());
   if (call(context) != VITUNE_OK) return;
-  EXPECT_NE(std::string(query(context, desc_of(kSmall)).config), shown_text(attention(), config));
+  EXPECT_NE(std::string(query(context, desc_of(kCompiled)).config),
+            shown_text(attention(), config));
 }
 
 TEST_F(CApiCompileTest, AContextThatMayNotWriteCompilesForItselfOnly) {
@@ -157,13 +158,13 @@ TEST_F(CApiCompileTest, AMuchSlowerStoredKernelDoesNotKeepABetterOneFromBeingCom
 
 TEST_F(CApiCompileTest, AWinnerWhoseBinaryIsGoneIsCompiledAgain) {
   VITUNE_REQUIRE_COMPILER(compiler);
-  const AttentionProblem problem = AttentionProblem::parse(kSmall);
+  const AttentionProblem problem = AttentionProblem::parse(kCompiled);
   const StoredKernel kernel = make_kernel(problem, other_config(problem), 1, compiler->version());
   Store::open(database(), Access::kReadWrite)
       ->promote(mock_device(), key_of(problem), winner_of(kernel, 5), nullptr);
   const Context context(compiling());
   ASSERT_STATUS(VITUNE_OK, call(context));
-  const vitune_selection found = query(context, desc_of(kSmall));
+  const vitune_selection found = query(context, desc_of(kCompiled));
   EXPECT_EQ(found.outcome, VITUNE_EXACT);
   EXPECT_EQ(found.compiled, 1);
   EXPECT_EQ(std::string(found.config), shown_text(attention(), kernel.config));
@@ -174,8 +175,8 @@ TEST_F(CApiCompileTest, ManyThreadsOnOneNewProblemCompileItOnce) {
   VITUNE_REQUIRE_COMPILER(compiler);
   constexpr int kThreads = 256;
   const Context context(compiling());
-  const vitune_attention_desc desc = desc_of(kSmall);
-  const Tensors t = tensors_of(kSmall);
+  const vitune_attention_desc desc = desc_of(kCompiled);
+  const Tensors t = tensors_of(kCompiled);
   EXPECT_THAT(calls_at_once(context, desc, t, kThreads), testing::Each(VITUNE_OK));
   EXPECT_EQ(stats(context).kernels_compiled, 1u);
   EXPECT_EQ(calls_of("cuModuleLoadData"), 1);
@@ -187,7 +188,7 @@ TEST_F(CApiCompileTest, ACompilerAtWorkHoldsUpNoHitAndNoOtherStoredKernel) {
   const Context context(compiling());
   ASSERT_STATUS(VITUNE_OK, call(context, kVitB));
   std::vector<std::pair<vitune_attention_desc, Tensors>> untuned;
-  for (const char* text : {kSmall, "bf16 b=2 h=3 n=90 d=96", "bf16 b=2 h=3 n=90 d=128"}) {
+  for (const char* text : {kCompiled, "bf16 b=2 h=3 n=90 d=96", "bf16 b=2 h=3 n=90 d=128"}) {
     untuned.emplace_back(desc_of(text), tensors_of(text));
   }
   std::atomic<bool> done{false};
@@ -208,7 +209,7 @@ TEST_F(CApiCompileTest, ACompilerAtWorkHoldsUpNoHitAndNoOtherStoredKernel) {
 // The winner has lost its binary; the default one's is there.
 TEST_F(CApiCompileTest, TheCompilePolicyCompilesTheBestWhereALesserStoredOneWouldDo) {
   VITUNE_REQUIRE_COMPILER(compiler);
-  const StoredKernel standard = default_kernel(kSmall, 1);
+  const StoredKernel standard = default_kernel(kCompiled, 1);
   const StoredKernel best = make_kernel(standard.problem, other_config(standard.problem), 2);
   {
     const auto store = Store::open(database(), Access::kReadWrite);
@@ -220,13 +221,13 @@ TEST_F(CApiCompileTest, TheCompilePolicyCompilesTheBestWhereALesserStoredOneWoul
   {
     const Context context(eager);
     ASSERT_STATUS(VITUNE_OK, call(context));
-    EXPECT_EQ(query(context, desc_of(kSmall)).outcome, VITUNE_DEFAULT);
+    EXPECT_EQ(query(context, desc_of(kCompiled)).outcome, VITUNE_DEFAULT);
     EXPECT_EQ(stats(context).kernels_compiled, 0u) << "a stored one does";
   }
   eager.on_miss = VITUNE_ON_MISS_COMPILE;
   const Context context(eager);
   ASSERT_STATUS(VITUNE_OK, call(context));
-  EXPECT_EQ(query(context, desc_of(kSmall)).outcome, VITUNE_EXACT);
+  EXPECT_EQ(query(context, desc_of(kCompiled)).outcome, VITUNE_EXACT);
   EXPECT_EQ(stats(context).kernels_compiled, 1u);
 }
 
@@ -240,17 +241,17 @@ TEST_F(CApiCompileTest, TheCompilePolicyCompilesWhatIsPredictedToBeBest) {
   {
     const Context context(eager);
     ASSERT_STATUS(VITUNE_OK, call(context));
-    EXPECT_EQ(query(context, desc_of(kSmall)).config, stored);
+    EXPECT_EQ(query(context, desc_of(kCompiled)).config, stored);
     EXPECT_EQ(stats(context).kernels_compiled, 0u) << "a stored one is preferred";
   }
   eager.on_miss = VITUNE_ON_MISS_COMPILE;
   const Context context(eager);
-  const vitune_selection before = query(context, desc_of(kSmall));
+  const vitune_selection before = query(context, desc_of(kCompiled));
   EXPECT_EQ(before.config, best);
   EXPECT_STREQ(before.kernel_key, "");
   EXPECT_THAT(before.reason, testing::HasSubstr("would compile it"));
   ASSERT_STATUS(VITUNE_OK, call(context));
-  const vitune_selection found = query(context, desc_of(kSmall));
+  const vitune_selection found = query(context, desc_of(kCompiled));
   EXPECT_EQ(found.outcome, VITUNE_NEAREST);
   EXPECT_EQ(found.compiled, 1);
   EXPECT_EQ(found.config, best);
@@ -273,7 +274,7 @@ TEST_F(CApiCompileTest, TheCompilePolicyServesWhatIsStoredWhereNothingCanBeCompi
     eager.log_user = &book;
     const Context context(eager);
     ASSERT_STATUS(VITUNE_OK, call(context));
-    const vitune_selection found = query(context, desc_of(kSmall));
+    const vitune_selection found = query(context, desc_of(kCompiled));
     EXPECT_EQ(found.config, stored);
     EXPECT_THAT(found.reason, testing::HasSubstr("passed over: "));
     EXPECT_THAT(found.reason, testing::HasSubstr("nothing can be compiled here"));
@@ -285,13 +286,13 @@ TEST_F(CApiCompileTest, TheCompilePolicyServesWhatIsStoredWhereNothingCanBeCompi
 
 TEST_F(CApiCompileTest, ARealCubinIsServedAndOneOfAnotherArchitectureIsNot) {
   VITUNE_REQUIRE_COMPILER(compiler);
-  const AttentionProblem problem = AttentionProblem::parse(kSmall);
+  const AttentionProblem problem = AttentionProblem::parse(kCompiled);
   StoredKernel kernel = compile(*compiler, other_config(problem));
   promote(database(), kernel);
   {
     const Context context = make_context();
     ASSERT_STATUS(VITUNE_OK, call(context));
-    EXPECT_EQ(query(context, desc_of(kSmall)).outcome, VITUNE_EXACT);
+    EXPECT_EQ(query(context, desc_of(kCompiled)).outcome, VITUNE_EXACT);
   }
   // The row says sm_90, the cubin is of sm_80: only the driver can tell.
   const CompileResult other =
@@ -299,19 +300,19 @@ TEST_F(CApiCompileTest, ARealCubinIsServedAndOneOfAnotherArchitectureIsNot) {
   ASSERT_EQ(other.status, CompileStatus::kOk);
   kernel.binary.image = other.cubin;
   promote(database(), kernel);
-  put_binary(database(), default_kernel(kSmall, 4));
+  put_binary(database(), default_kernel(kCompiled, 4));
   const Context context = make_context();
   ASSERT_STATUS(VITUNE_OK, call(context));
-  EXPECT_EQ(query(context, desc_of(kSmall)).outcome, VITUNE_DEFAULT);
+  EXPECT_EQ(query(context, desc_of(kCompiled)).outcome, VITUNE_DEFAULT);
   EXPECT_EQ(stats(context).rejected, 1u);
 }
 
 // The row's digest is right, the image is not: bounds are checked before the driver sees it.
 TEST_F(CApiCompileTest, ADamagedCubinWithARightDigestNeverCrashes) {
   VITUNE_REQUIRE_COMPILER(compiler);
-  const AttentionProblem problem = AttentionProblem::parse(kSmall);
+  const AttentionProblem problem = AttentionProblem::parse(kCompiled);
   const StoredKernel whole = compile(*compiler, other_config(problem));
-  const StoredKernel standard = default_kernel(kSmall, 4);
+  const StoredKernel standard = default_kernel(kCompiled, 4);
   put_binary(database(), standard);
   std::mt19937_64 random(5);
   Elf64_Ehdr header;
@@ -330,7 +331,7 @@ TEST_F(CApiCompileTest, ADamagedCubinWithARightDigestNeverCrashes) {
     const Context context = make_context();
     const vitune_status status = call(context);
     EXPECT_EQ(status, VITUNE_OK) << i << ": " << vitune_last_error();
-    fallbacks += query(context, desc_of(kSmall)).outcome == VITUNE_DEFAULT;
+    fallbacks += query(context, desc_of(kCompiled)).outcome == VITUNE_DEFAULT;
   }
   EXPECT_GT(fallbacks, 30);
 }

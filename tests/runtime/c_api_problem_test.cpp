@@ -9,7 +9,7 @@
 namespace vitune::test {
 namespace {
 
-constexpr char kText[] = "attention bf16 b=2 h=12 n=197 d=64";
+constexpr char kViT[] = "attention bf16 b=2 h=12 n=197 d=64";
 constexpr char kNorm[] = "norm bf16 m=5 d=64 weight residual sum";
 
 // Destroys the problem with its scope.
@@ -68,14 +68,14 @@ TEST_F(CApiProblemTest, TensorsAreListedInTheOrderOfACall) {
 }
 
 TEST_F(CApiProblemTest, ACallRunsTheKernelThatADescriptionWould) {
-  const StoredKernel kernel = make_kernel(kText, 1);
+  const StoredKernel kernel = make_kernel(kViT, 1);
   promote(database(), kernel);
   const Context context = make_context();
-  const Asked asked(kText);
-  const auto tensors = addresses_of(kText);
+  const Asked asked(kViT);
+  const auto tensors = addresses_of(kViT);
   ASSERT_STATUS(VITUNE_OK, run(context, asked, tensors));
   ASSERT_STATUS(VITUNE_OK, run(context, asked, tensors));
-  ASSERT_STATUS(VITUNE_OK, forward(context, desc_of(kText), tensors_of(kText)));
+  ASSERT_STATUS(VITUNE_OK, forward(context, desc_of(kViT), tensors_of(kViT)));
   ASSERT_EQ(mock_->launches().size(), 3u);
   for (const auto& launch : mock_->launches()) EXPECT_EQ(launch.image, kernel.image_id());
   EXPECT_EQ(stats(context).exact_calls, 3u);
@@ -85,10 +85,10 @@ TEST_F(CApiProblemTest, ACallRunsTheKernelThatADescriptionWould) {
 
 TEST_F(CApiProblemTest, ALaterCallAsksTheDriverForItsLaunchOnlyAndAllocatesNothing) {
   if (!counting_works()) GTEST_SKIP() << "a sanitizer has taken the place of malloc";
-  promote(database(), make_kernel(kText, 1));
+  promote(database(), make_kernel(kViT, 1));
   const Context context = make_context();
-  const Asked asked(kText);
-  const auto tensors = addresses_of(kText);
+  const Asked asked(kViT);
+  const auto tensors = addresses_of(kViT);
   ASSERT_STATUS(VITUNE_OK, run(context, asked, tensors));
   mock_->set_recording(false);
   mock_->set_current(mock_->primary(0));
@@ -103,7 +103,7 @@ TEST_F(CApiProblemTest, ALaterCallAsksTheDriverForItsLaunchOnlyAndAllocatesNothi
 
 TEST_F(CApiProblemTest, TextsThatAreNoProblemsAreRefused) {
   vitune_problem* problem = nullptr;
-  EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, vitune_problem_create(kText, nullptr), "problem");
+  EXPECT_REFUSED(VITUNE_INVALID_ARGUMENT, vitune_problem_create(kViT, nullptr), "problem");
   for (const char* const text :
        {"", " ", "norm", "norm bf16", "attention", "fold bf16 m=1", "norm bf16 m=1 d=1 \x01",
         "norm bf16 m=-1 d=4", "norm bf16 m=1 d=99999999999999999999999"}) {
@@ -118,10 +118,10 @@ TEST_F(CApiProblemTest, TextsThatAreNoProblemsAreRefused) {
 }
 
 TEST_F(CApiProblemTest, TensorsThatDoNotFitAreRefused) {
-  promote(database(), make_kernel(kText, 1));
+  promote(database(), make_kernel(kViT, 1));
   const Context context = make_context();
-  const Asked asked(kText);
-  const auto right = addresses_of(kText);
+  const Asked asked(kViT);
+  const auto right = addresses_of(kViT);
   const auto with = [&](std::size_t place, void* address) {
     auto changed = right;
     changed[place] = address;
@@ -153,10 +153,10 @@ TEST_F(CApiProblemTest, TensorsThatDoNotFitAreRefused) {
 
 // As a program does that was built when its problems had no tensor more.
 TEST_F(CApiProblemTest, LastTensorsThatAreNotGivenMayBeLeftOut) {
-  promote(database(), make_kernel(kText, 1));
+  promote(database(), make_kernel(kViT, 1));
   const Context context = make_context();
-  const Asked asked(kText);
-  const auto tensors = addresses_of(kText);
+  const Asked asked(kViT);
+  const auto tensors = addresses_of(kViT);
   ASSERT_EQ(tensors.back(), nullptr);
   const std::size_t fewer = tensors.size() - 1;
   EXPECT_STATUS(VITUNE_OK,
