@@ -222,7 +222,26 @@ class RewriteTest(CompileCase):
             q.mul_(2)
             return scores.softmax(-1) @ v + q
 
-        for call, scale in ((scaled, 0.3), (scaled_twice, 0.15), (seen, 1.0), (written, None)):
+        def keys_written(q, k, v):
+            k = k + 0
+            turned = k.transpose(-2, -1).contiguous()
+            k.zero_()
+            return ((q * 0.3) @ turned).softmax(-1) @ v + k
+
+        def keys_overwritten(q, k, v):
+            k = k + 0
+            turned = k.transpose(-2, -1)
+            k.mul_(2)
+            return ((q * 0.3) @ turned).softmax(-1) @ v
+
+        def negative(q, k, v):
+            return (q * -0.3 @ k.mT).softmax(-1) @ v
+
+        def tiny(q, k, v):
+            return (q * 1e-30 @ k.mT).softmax(-1) @ v
+
+        for call, scale in ((scaled, 0.3), (scaled_twice, 0.15), (seen, 1.0), (written, None), (keys_written, None), (keys_overwritten, 0.3),
+                            (negative, 1.0), (tiny, 1.0)):
             with self.subTest(call.__name__), torch.no_grad(), mock.patch.object(attention_pattern, "selected", served_by_nearest):
                 torch._dynamo.reset()
                 scales = []
@@ -232,6 +251,16 @@ class RewriteTest(CompileCase):
                 self.assertEqual([c.replaced for c in report.calls], [scale is not None])
                 self.assertEqual(scales, [] if scale is None else [scale])
                 self.expect_close(got, call(self.q, self.k, self.v))
+
+    def test_a_factor_of_wider_queries_is_no_scale(self):
+        def scaled(q, k, v):
+            return (q * 1e-5 @ k.mT).softmax(-1) @ v
+        q, k, v = (x.float() for x in (1e5 * self.q, self.k, self.v))
+        with torch.no_grad(), torch.autocast("cpu", torch.float16), mock.patch.object(attention_pattern, "selected", served_by_nearest):
+            torch._dynamo.reset()
+            got, _ = self.compiled(scaled, q, k, v)
+            self.assertTrue(got.isfinite().all())
+            self.expect_close(got, scaled(q, k, v))
 
     def test_windows_that_no_kernel_serves_are_pytorchs(self):
         mask = torch.randn(2, 1, 5, 5)

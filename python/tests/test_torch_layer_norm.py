@@ -1,6 +1,7 @@
 # python/tests/test_torch_layer_norm.py -- layer_norm while vitune is installed: which calls are served, and that answers stay.
 # SPDX-License-Identifier: Apache-2.0
 import unittest
+import warnings
 from unittest import mock
 
 import vitune
@@ -155,7 +156,7 @@ class LoneNormsTest(TorchTest):
 
     def setUp(self):
         super().setUp()
-        for name, value in (("PATIENCE", 8), ("left", 8), ("SMALL", 1000), ("_attention", counters.served)):
+        for name, value in (("PATIENCE", 6), ("left", 6), ("LOOKED_AT", 3), ("_looked_at", 0), ("SMALL", 1000), ("_attention", counters.served)):
             patch = mock.patch.object(lone_norms, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -179,18 +180,57 @@ class LoneNormsTest(TorchTest):
             self.assertEqual(self._call(7), (True, 7))
             self.assertEqual(self._call(4), (False, 1))
             self.assertIn("once attention is", str(vitune.torch.stats()))
+        self.assertEqual(vitune.torch.stats().missed, "")
         with vitune.torch.enabled():
             self.assertEqual(self._call(2), (False, 0))  # of a block that is entered again too
+            self._attend()
             self._attend()
             self.assertEqual(self._call(2), (True, 2))
             self.assertEqual(vitune.torch.stats().missed, "")
         self.assertIs(F.layer_norm, dropin_layer_norm.original)
 
+    def test_attention_that_falls_back_brings_no_norms_back(self):
+        q = torch.randn(1, 2, 16, 136, dtype=torch.bfloat16)
+        with vitune.torch.enabled(), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.assertEqual(self._call(10), (False, 8))
+            for _ in range(3):
+                F.scaled_dot_product_attention(q, q, q)
+            self.assertEqual(self._call(2), (False, 0))
+
+    def test_compilers_see_nothing_of_it(self):
+        def attends(q):
+            return F.scaled_dot_product_attention(q, q, q)
+        q = torch.randn(1, 2, 16, 64, dtype=torch.bfloat16)
+        with vitune.torch.enabled(), torch.no_grad():
+            torch._dynamo.reset()
+            before = torch.compile(attends, backend="eager", fullgraph=True)
+            before(q)
+            self.assertFalse(self._call(30)[0])
+            torch.testing.assert_close(before(q), attends(q))
+            self.assertFalse(self._call(30)[0])
+            torch._dynamo.reset()
+            after = torch.compile(attends, backend="eager", fullgraph=True)(q)
+            torch.testing.assert_close(after, attends(q))
+
+    def test_whoever_asks_for_training_has_them_back(self):
+        with vitune.torch.enabled():
+            self.assertEqual(self._call(10), (False, 8))
+            with vitune.torch.enabled(training=True):
+                self.assertIs(F.layer_norm, dropin_layer_norm.layer_norm)
+                self.assertEqual(self._call(20), (True, 20))
+
     def test_norms_beside_attention_stay(self):
         with vitune.torch.enabled():
             for _ in range(5):
                 self._attend()
-                self.assertEqual(self._call(6), (True, 6))
+                self.assertEqual(self._call(8), (True, 8))
+
+    def test_one_large_norm_in_a_pass_is_enough_to_stay(self):
+        with vitune.torch.enabled():
+            for _ in range(20):
+                self.assertEqual(self._call(2), (True, 2))
+                self.assertEqual(self._call(1, columns=256), (True, 1))
 
     def test_large_norms_those_of_a_capture_and_of_whoever_asked_for_training_stay(self):
         with vitune.torch.enabled():

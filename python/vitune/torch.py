@@ -81,7 +81,7 @@ def stats() -> Stats:
     reasons = dict(counters.fallbacks)
     *others, transferred = launches
     return Stats(counters.served, *others, sum(reasons.values()), reasons, attention_ops.norms_served() - _norms_before,
-                 native.what_is_missed() or (lone_norms.WHY if lone_norms.aside else ""), transferred)
+                 native.what_is_missed() or (lone_norms.WHY if lone_norms.aside and install_module.norms.is_entered() else ""), transferred)
 
 
 def reset_stats() -> None:
@@ -117,6 +117,8 @@ class enabled:
     def __enter__(self) -> "enabled":
         for part in self._parts:
             part.enter()
+        if lone_norms.aside and dropin_training.asked == dropin_training.ALL:
+            lone_norms.come_back()
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -3,6 +3,7 @@
 """Only names are changed, so that what a model calls beside attention costs what it did before."""
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -159,14 +160,15 @@ class Installation:
                     change.bind()
             self._inside += 1
 
-    def renew(self) -> None:
-        """Makes the changes anew, of which some ask for what differs now."""
+    def is_entered(self) -> bool:
+        return self._inside > 0
+
+    def renew(self, change: Any) -> None:
+        """Makes one of the changes anew, which asks for what differs now."""
         with self._lock:
             if self._inside:
-                for change in reversed(self._changes):
-                    change.release()
-                for change in self._changes:
-                    change.bind()
+                change.release()
+                change.bind()
 
     def leave(self) -> None:
         with self._lock:
@@ -180,8 +182,9 @@ attention = Installation(
     Guarded(), Served(sdpa_dropin), Names(sdpa_dropin.original, sdpa_dropin.attention),
     Function(torch, "_native_multi_head_attention", originals.heads, layers.heads),
     Function(torch, "_transformer_encoder_layer_fwd", originals.encoder_layer, layers.layer))
+_layer_norm_names = NormNames(dropin_layer_norm.original, dropin_layer_norm.layer_norm)
 norms = Installation(
     *([Served(dropin_layer_norm)] if dropin_layer_norm.can_serve else []), Served(dropin_norms),
-    NormNames(dropin_layer_norm.original, dropin_layer_norm.layer_norm), Names(dropin_rms_norm.original, dropin_rms_norm.rms_norm))
-lone_norms.exchange = norms.renew
+    _layer_norm_names, Names(dropin_rms_norm.original, dropin_rms_norm.rms_norm))
+lone_norms.exchange = functools.partial(norms.renew, _layer_norm_names)
 timm = Installation(TimmSwitch(), NaFlexMasks())

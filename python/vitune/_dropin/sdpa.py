@@ -110,7 +110,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
             and _efficient_allowed() and not query.is_nested  # else the order of the result has to be asked for
             and (not _modes() or not is_overridden())):
         if lone_norms.aside:
-            lone_norms.come_back()
+            lone_norms.look_for_attention()
         if attn_mask is None or attn_mask.dtype is query.dtype or attn_mask.dtype in _MASKS:
             try:
                 if scale is None and is_causal is False and enable_gqa is False:
@@ -124,6 +124,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
     if (not serving or not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor))  # proxies of torch.fx
             or is_overridden(query, key, value, attn_mask)):
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if not _is_tracing() and lone_norms.aside:
+        lone_norms.look_for_attention()
     return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
@@ -143,8 +145,6 @@ def attend(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor
     if why_not is not None:
         fall_back(why_not)
         return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    if lone_norms.aside:
-        lone_norms.come_back()
     if attention_ops.may_launch_directly(query, key, value, attn_mask):
         return attention_ops.run_or_fall_back(query, key, value, attn_mask, is_causal, scale, enable_gqa, order)
     if order == TORCHS and torch.compiler.is_compiling():

@@ -210,6 +210,7 @@ def bias_of_windows(mask: fx.Node, last: fx.Node) -> Optional[tuple[fx.Node, fx.
 
 # --- a softmax between two products
 
+_LEAST_SCALE = 2.0**-40  # of the kernels'; the greatest is its inverse
 #: Operations that give the same elements in another shape.
 VIEWS = ("view", "reshape", "flatten", "unflatten", "contiguous")
 
@@ -239,8 +240,10 @@ def _is_factor(found: tree.Found) -> bool:
 
 
 def _scales_q(found: tree.Found) -> bool:
-    """Whether it is a number times q, which nothing else takes."""
-    return isinstance(found["factor_of_q"], (int, float)) and only_user(found.root) is not None
+    """Whether it is a number that scales may be, times q in its type, which nothing else takes."""
+    factor, types = found["factor_of_q"], {getattr(value_of(node), "dtype", None) for node in (found["q"], found.root)}
+    return (isinstance(factor, (int, float)) and _LEAST_SCALE <= factor <= 1 / _LEAST_SCALE and len(types) == 1
+            and types <= {torch.float16, torch.bfloat16} and only_user(found.root) is not None)
 
 
 def _product(first: Any, second: Any) -> Tree:
@@ -315,7 +318,7 @@ class Written(NamedTuple):
             return "its weights or scores are used elsewhere"
         if not self._are_of_type(value_of(found.root).dtype):
             return "its scores are made of tensors of a wider type than its result's"
-        if is_changed_between(found.nodes[0], found.root, found.nodes):
+        if is_changed_between(min(found.nodes), found.root, found.nodes):
             return "something between the products changes a tensor that they take"
         return ""
 
@@ -337,7 +340,7 @@ class WrittenOut(Finder):
         if why_not:
             return NoMatch(call, why_not)
         dropout_p = max((each["p"] if isinstance(each["p"], float) else 1.0 for each in written.dropouts), default=0.0)
-        return Found(call, attend, written.found.nodes[:-1], dropout_p)
+        return Found(call, attend, sorted(written.found.nodes[:-1]), dropout_p)
 
 
 attention = Attention()

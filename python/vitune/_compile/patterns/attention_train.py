@@ -246,7 +246,7 @@ def _written_out(product: fx.Node) -> Iterator[Match | NoMatch]:
         why_not = "its queries or keys are not as the graph has them"
     else:
         place = Place(product, q, keys["k"], written.found["v"], None, False, written.scale, float(dropouts[0]["p"]),
-                      (keys.root, *written.found.nodes[:-1]), _WRITTEN_OUT)
+                      tuple(sorted((keys.root, *written.found.nodes[:-1]))), _WRITTEN_OUT)
         why_not = written.why_not() or place.why_not(False)
     yield NoMatch(_WRITTEN_OUT, why_not) if why_not else place.of_projection().match()
 
