@@ -13,7 +13,7 @@ namespace vitune {
 namespace {
 
 constexpr std::uint32_t kRank = TensorMapSlot::kRank;
-constexpr std::int64_t kElementBytes = 2;    // of fp16 and bf16, which are moved alike
+constexpr std::int64_t kElementBytes = 2;  // of fp16 and bf16, which are moved alike
 constexpr CuResult kInvalidValue = 1;
 constexpr char kReplaceCall[] = "cuTensorMapReplaceAddress";
 
