@@ -240,10 +240,10 @@ def _is_factor(found: tree.Found) -> bool:
 
 
 def _scales_q(found: tree.Found) -> bool:
-    """Whether it is a number that scales may be, times q in its type, which nothing else takes."""
-    factor, types = found["factor_of_q"], {getattr(value_of(node), "dtype", None) for node in (found["q"], found.root)}
-    return (isinstance(factor, (int, float)) and _LEAST_SCALE <= factor <= 1 / _LEAST_SCALE and len(types) == 1
-            and types <= {torch.float16, torch.bfloat16} and only_user(found.root) is not None)
+    """Whether it is a number that scales may be, times q in the product's type, which nothing else takes."""
+    factor, product = found["factor_of_q"], only_user(found.root)
+    types = {getattr(value_of(node), "dtype", None) for node in (found["q"], found.root, product)}
+    return isinstance(factor, (int, float)) and _LEAST_SCALE <= factor <= 1 / _LEAST_SCALE and product is not None and len(types) == 1
 
 
 def _product(first: Any, second: Any) -> Tree:
