@@ -145,6 +145,14 @@ class NormsTest(TrainingTest):
             self.assertIsNotNone(dual.unpack_dual(out).tangent)
         self.assertEqual(self.counts(), (0, 0, 0))
 
+    def test_sizes_that_are_no_integers_are_refused_as_by_pytorch(self):
+        x = leaf(2, 7, 32)
+        with vitune.torch.enabled(training=True):
+            for norm in (F.layer_norm, F.rms_norm):
+                for shape in ((32.0,), [32.0]):
+                    with self.assertRaises(TypeError):
+                        norm(x, shape)
+
     def test_second_derivatives_are_pytorchs(self):
         x, weight, bias = (leaf(*shape, dtype=torch.float32) for shape in ((3, 16), (16,), (16,)))
         scales, found = torch.linspace(-1, 1, 16), []

@@ -42,7 +42,7 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[
             and (input.is_cuda or attention_ops.is_on_gpu(input)) and input.dtype in _SERVED
             and forward_ad._current_level < 0 and type(weight) in _PARAMETERS and type(bias) in _PARAMETERS
             and not _is_any_autocast_enabled() and _transforms() is None and not input.is_nested
-            and input.shape[-1:] == normalized_shape and (not _modes() or not sdpa_dropin.is_overridden())):
+            and input.shape[-1:] == normalized_shape and type(normalized_shape[-1]) is int and (not _modes() or not sdpa_dropin.is_overridden())):
         lone_norms.left -= 1
         if lone_norms.left <= 0:
             lone_norms.look(input)

@@ -29,7 +29,9 @@ def trained(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: Any, rms:
         return None
     if type(x) not in PLAIN or type(weight) not in PARAMETERS or type(bias) not in PARAMETERS or type(eps) is not float:
         return None
-    if type(shape) not in _SHAPES or not attention_ops.is_on_gpu(x) or x.is_nested or forward_ad._current_level >= 0 or _modes() and sdpa_dropin.is_overridden():
+    if type(shape) not in _SHAPES or not all(type(size) is int for size in shape):
+        return None
+    if not attention_ops.is_on_gpu(x) or x.is_nested or forward_ad._current_level >= 0 or _modes() and sdpa_dropin.is_overridden():
         return None
     if not attention_ops.may_launch_directly(x, x if weight is None else weight, x if bias is None else bias, None):
         return None
