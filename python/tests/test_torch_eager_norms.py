@@ -146,7 +146,7 @@ class NormsTest(TrainingTest):
         self.assertEqual(self.counts(), (0, 0, 0))
 
     def test_sizes_that_are_no_integers_are_refused_as_by_pytorch(self):
-        x = leaf(2, 7, 32)
+        x = leaf(2, 7, 32, dtype=torch.float32)
         with vitune.torch.enabled(training=True):
             for norm in (F.layer_norm, F.rms_norm):
                 for shape in ((32.0,), [32.0]):
