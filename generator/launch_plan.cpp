@@ -10,8 +10,6 @@
 namespace vitune {
 namespace {
 
-constexpr std::int64_t kScratchUnit = 256;
-
 // Where `tensor` of a part lies in the call.
 TensorPlace place_of(const SubPlan& part, int tensor, std::int64_t scratch_at) {
   if (tensor == PointerSlot::kScratch) return {PointerSlot::kScratch, scratch_at};

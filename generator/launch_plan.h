@@ -20,6 +20,9 @@
 
 namespace vitune {
 
+// Bytes that parts of scratch memory begin at multiples of.
+inline constexpr std::int64_t kScratchUnit = 256;
+
 // Where an address goes: the tensors of the call come first, by their place in
 // Operator::tensors(); then, in plans of the judge, the answers to them: dense fp32, the one to
 // tensor i at place i + the number of tensors.

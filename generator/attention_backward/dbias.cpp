@@ -16,7 +16,6 @@ namespace {
 
 constexpr char kEntry[] = "vitune_attention_backward_dbias";
 constexpr char kFinishEntry[] = "vitune_attention_backward_dbias_finish";
-constexpr std::int64_t kScratchUnit = 256;
 constexpr std::int64_t kMostPartials = std::int64_t{256} << 20;  // bytes of all parts
 
 // Entries of dbias, their elements, and the batch entries and heads that share one.

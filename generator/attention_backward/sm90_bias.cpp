@@ -28,7 +28,6 @@ constexpr const char* kEntries[] = {"vitune_attention_backward_arrange_bias",
                                     "vitune_attention_backward_dbias",
                                     "vitune_attention_backward_dbias_sum"};
 constexpr char kParams[] = "AttentionBackwardSm90BiasParams";
-constexpr std::int64_t kScratchUnit = 256;
 constexpr std::int64_t kMostScratch = std::int64_t{512} << 20;  // bytes
 
 // Bytes of the bias in the order of registers.

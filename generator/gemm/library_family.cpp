@@ -12,7 +12,6 @@ namespace vitune {
 namespace {
 
 constexpr char kLibrary[] = "kLibrary", kWorkspace[] = "kWorkspace";
-constexpr std::int64_t kScratchUnit = 256;
 
 std::string word_name(std::size_t word) { return formatted("kAlgorithm{}", word); }
 

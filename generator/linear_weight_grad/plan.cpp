@@ -28,7 +28,6 @@ constexpr PointerSlot kPointers[] = {
 
 constexpr char kFinishEntry[] = "vitune_weight_grad_finish";
 constexpr int kFinishThreads = 256, kFinishWarps = kFinishThreads / 32;
-constexpr std::int64_t kScratchUnit = 256;
 
 // Groups of threads that share the parts: a thread has three of them at least.
 std::int64_t part_groups(std::int64_t splits) {

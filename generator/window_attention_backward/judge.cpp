@@ -17,7 +17,6 @@ namespace {
 using JudgeParams = WindowAttentionBackwardJudgeParams;
 
 constexpr std::uint64_t kSeed = 0x77696e6267;
-constexpr std::int64_t kJudgeScratchUnit = 256;
 
 // Where rows' numbers, padding's and dbias begin in the scratch memory of an answer, and its end.
 struct JudgeScratch {
@@ -26,9 +25,9 @@ struct JudgeScratch {
 JudgeScratch scratch_of(const WindowAttentionBackwardProblem& p, std::int64_t bytes) {
   const std::int64_t rows = p.forward.pairs() * p.forward.keys();
   JudgeScratch scratch = {};
-  scratch.padding = round_up(3 * rows * bytes, kJudgeScratchUnit);
+  scratch.padding = round_up(3 * rows * bytes, kScratchUnit);
   const std::int64_t padding = p.has_dpadding() ? 2 * p.forward.d * rows * bytes : 0;
-  scratch.sums = round_up(scratch.padding + padding, kJudgeScratchUnit);
+  scratch.sums = round_up(scratch.padding + padding, kScratchUnit);
   scratch.end = scratch.sums + (p.sums_bias() ? p.bias_elements() * bytes : 0);
   return scratch;
 }

@@ -14,7 +14,6 @@ namespace {
 using Shape = WindowBackwardGeometry;
 using Params = WindowAttentionBackwardParams;
 
-constexpr std::int64_t kScratchUnit = 256;
 constexpr std::int64_t kMostPartials = std::int64_t{256} << 20;  // bytes of all CTAs' sums
 
 // CTAs of an entry, so that all of them are on the device at once, and their sums not too large.
