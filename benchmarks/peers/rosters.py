@@ -8,6 +8,7 @@ from .engine.roster import Roster
 from .linear.roster import Linears
 from .linear_weight_grad.roster import WeightGrads
 from .map.roster import Maps
+from .norm_backward.roster import NormBackwards
 from .norms.roster import Norms
 from .packed_attention.roster import PackedAttention
 
@@ -20,6 +21,7 @@ ROSTERS: tuple[Roster, ...] = (
     PackedAttention(),
     AttentionBackward(),
     Maps(),
+    NormBackwards(),
 )
 
 

@@ -12,7 +12,7 @@ from peers.engine.peer import OURS
 from peers.engine.problems import BadProblem
 from peers.rosters import ROSTERS, roster_of
 
-ATTENTION, NORMS, LINEARS, WEIGHT_GRADS, PACKED, BACKWARD, MAPS = ROSTERS
+ATTENTION, NORMS, LINEARS, WEIGHT_GRADS, PACKED, BACKWARD, MAPS, NORM_BACKWARD = ROSTERS
 
 
 def of(text, **more):
@@ -36,6 +36,7 @@ class RosterTest(unittest.TestCase):
             ("packed_attention bf16 h=3 d=32 lengths=4,5", PACKED),
             ("attention_backward bf16 b=2 h=3 n=49 d=32", BACKWARD),
             ("map n=4 a=bf16 x=a out=bf16", MAPS),
+            ("norm_backward bf16 m=4 d=8 weight bias residual", NORM_BACKWARD),
             ("", ATTENTION),
             ("normal", ATTENTION),
         ):
@@ -67,6 +68,7 @@ class RosterTest(unittest.TestCase):
             "attention_backward bf16 b=2 h=3 n=49 d=32",
             "packed_attention bf16 h=3 d=32 lengths=4,5",
             "map n=4 a=bf16 x=a out=bf16",
+            "norm_backward bf16 m=4 d=8 weight bias residual",
         ]
         with self.assertRaises(BadProblem) as refused:
             collect(mixed)
