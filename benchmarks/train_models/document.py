@@ -1,7 +1,8 @@
 # benchmarks/train_models/document.py -- The JSON of a run: what is in it, what is still to be done.
 # SPDX-License-Identifier: Apache-2.0
 """A row is {model, batch, params, mode, ms: {way: {ms, low, high}}, peak_gb: {way}, kinds_us: {way: {kind}}} and what else is known
-of it: failed, gain, eager_gain, floor_us, compile_s, sdpa, loss, gradient_norm, replaced, rounds, host_ms, idle_ms, in_a_row."""
+of it: failed, gain, eager_gain, floor_us, compile_s, sdpa, loss, gradient_norm, replaced, rounds, host_ms, idle_ms, in_a_row. Those of
+`searches` have compile_max among few ways."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from .roster import Task
 __all__ = ["BadDocument", "add", "done", "failed", "merged", "new", "new_row", "ours_failed", "read", "write"]
 
 COMMAND = "train_models"
-_LISTS = ("rows", "losses", "unfinished")
+_LISTS = ("rows", "searches", "losses", "unfinished")
+_LIST_OF = {"searched": "searches", "losses": "losses"}  # by the kind of a task; else rows
 _ROW = {"model": str, "batch": int, "params": str, "mode": str, "ms": dict, "peak_gb": dict, "kinds_us": dict, "failed": dict}
-SEARCHED = "compile_max"  #: the way whose compiling takes minutes
 DROP_IN = "vitune_eager"  #: the way that is measured beside the eager step alone too
 _OF_WAYS = ("ms", "peak_gb", "host_ms", "idle_ms", "in_a_row")
 
@@ -32,7 +33,7 @@ def new(device: dict[str, Any], versions: dict[str, Any], date: str, method: dic
 def read(path: pathlib.Path) -> dict[str, Any]:
     """Raises BadDocument."""
     found = of_models.read(path, COMMAND, _LISTS)
-    for number, row in enumerate(found["rows"]):
+    for number, row in enumerate([*found["rows"], *found["searches"]]):
         wrong = [name for name, kind in _ROW.items() if not isinstance(row, dict) or not isinstance(row.get(name), kind)]
         if wrong:
             raise BadDocument(f"{path}: row {number}: {', '.join(wrong)} missing or of another type")
@@ -45,23 +46,17 @@ def new_row(mode: str) -> dict[str, Any]:
 
 
 def add(document: dict[str, Any], task: Task, rows: list[dict[str, Any]]) -> None:
-    """What a task gave, under its name. One that searched takes the place of the row without; where it gave nothing, that one stays
-    and says why. The eager step alone goes into the row that is there."""
+    """What a task gave, under its name. The eager step alone goes into the row that is there."""
     name: dict[str, Any] = {"model": task.model, "batch": task.batch}
     if task.kind != "losses":
         name["params"] = task.params
-    list_, wanted = _list_of(task), _of(task)
-    earlier = [row for row in document[list_] if _name_of(row) == wanted] if task.kind == "searched" else []
-    if earlier and all("" in row["failed"] for row in rows):
-        for row in earlier:
-            row["failed"][SEARCHED] = rows[0]["failed"][""]
-        return
+    list_ = _list_of(task)
     rows = [name | row for row in rows]
     if task.kind == "eager":
         document[list_], rows = _with_eager(document[list_], rows)
     else:
-        earlier += [row for row in document[list_] if _name_of(row) == wanted and _is_eager(row)]
-    document[list_] = [row for row in document[list_] if row not in earlier] + rows
+        document[list_] = [row for row in document[list_] if _name_of(row) != _of(task) or not _is_eager(row)]
+    document[list_] += rows
 
 
 def failed(task: Task, reason: str) -> dict[str, Any]:
@@ -75,20 +70,18 @@ def done(document: dict[str, Any], task: Task) -> bool:
     found = [row for row in document[_list_of(task)] if _name_of(row) == wanted]
     if task.kind == "eager":
         return any(DROP_IN in row["ms"] or DROP_IN in row["failed"] for row in found)
-    return any(map(_searched, found)) if task.kind == "searched" else any(not _is_eager(row) for row in found)
+    return any(not _is_eager(row) for row in found)
 
 
 def merged(documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One of several runs on alike machines: of what more than one measured, the last one's rows, but those with a search before
-    those without. The eager step alone goes into the row that is there. Tries of what did not end count on. Raises BadDocument."""
+    """One of several runs on alike machines: of what more than one measured, the last one's rows. The eager step alone goes into the row
+    that is there. Tries of what did not end count on. Raises BadDocument."""
     tries = {name: count for document in documents for name, count in document["tries"].items()}
     result = dict(documents[0], at_work=None, tries=tries, unfinished=[])
     for other in documents[1:]:
         of_models.alike(result, other)
-        for name in ("rows", "losses"):
-            kept = {_name_of(row) for row in result[name] if _searched(row)} - {_name_of(row) for row in other[name] if _searched(row)}
-            result[name], new = _with_eager(result[name], other[name])
-            more = [row for row in new if _name_of(row) not in kept]
+        for name in ("rows", "searches", "losses"):
+            result[name], more = _with_eager(result[name], other[name])
             again = {_name_of(row) for row in more}
             result[name] = [row for row in result[name] if _name_of(row) not in again] + more
         result["date"] = max(result["date"], other["date"])
@@ -116,23 +109,17 @@ def _joined(row: dict[str, Any], eager: dict[str, Any] | None) -> dict[str, Any]
     return row | figures | {name: eager[name] for name in ("eager_gain",) if name in eager}
 
 
-def _searched(row: dict[str, Any]) -> bool:
-    """Whether a search belongs to it, or nothing could be measured at all."""
-    failed = row.get("failed", {})
-    return SEARCHED in row.get("ms", {}) or SEARCHED in failed or "" in failed
-
-
 def ours_failed(document: dict[str, Any]) -> list[str]:
     """The rows in which vitune failed and PyTorch, compiled alike, did not."""
     return [
         f"{row['model']} b{row['batch']} {row['params']} {row['mode']}"
-        for row in document["rows"]
+        for row in [*document["rows"], *document["searches"]]
         if any(way.startswith("vitune") for way in row["failed"]) and "compile_default" in row["ms"]
     ]
 
 
 def _list_of(task: Task) -> str:
-    return "losses" if task.kind == "losses" else "rows"
+    return _LIST_OF.get(task.kind, "rows")
 
 
 def _of(task: Task) -> tuple[str, int, str | None]:

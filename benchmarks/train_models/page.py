@@ -83,6 +83,11 @@ _TIME = """
 Microseconds of a step in kernels of each kind, for the fastest of PyTorch's ways and of vitune's. In brackets: how many times the *floor* of that kind, which is the time if each operator of an
 eager step read its operands and wrote its results once, or multiplied at the GPU's measured rate. Fused operators may go below it. *sums* are reductions over tokens that nothing else is fused into.
 """
+_SEARCHES = """
+## Beside a search
+
+The strongest ways once more, in a run of their own beside `max-autotune`: as a graph by `max-autotune-no-cudagraphs`.
+"""
 _IDLE = """
 ## From an idle GPU
 
@@ -190,6 +195,17 @@ def _times(rows: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def _searches(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Both modes in one table."""
+    if not rows:
+        return []
+    rows = _in_order(rows)
+    ways = _ways(rows, "ms")
+    lines = [_SEARCHES, *_head(["model", "batch", "params", "mode", *ways, "gain"])]
+    lines += ["| " + " | ".join([*_name(row), row["mode"], *(_ms(row, way) for way in ways), _gain(row)]) + " |" for row in rows]
+    return lines + _means(rows)
+
+
 def _told(row: dict[str, Any]) -> list[str]:
     """The fastest of PyTorch's ways whose kernels are known, and vitune's."""
     known = [way for way in row["ms"] if way in row["kinds_us"]]
@@ -244,7 +260,7 @@ def _losses(found: Sequence[dict[str, Any]]) -> list[str]:
 def _failed(result: dict[str, Any]) -> list[str]:
     lines = [
         f"- `{row['model']}` b{row['batch']} {row.get('params', 'losses')} {row.get('mode', '')}, {way or 'all'}: {reason}"
-        for row in [*_in_order(result["rows"]), *result["losses"]]
+        for row in [*_in_order(result["rows"]), *_in_order(result["searches"]), *result["losses"]]
         for way, reason in row["failed"].items()
     ]
     return ["", "## What failed", "", *lines] if lines else []
@@ -252,7 +268,7 @@ def _failed(result: dict[str, Any]) -> list[str]:
 
 def _of_one(result: dict[str, Any]) -> list[str]:
     rows = _in_order(result["rows"])
-    lines = _times(rows) + _kinds(rows) + _of_called(rows, "idle_ms", _IDLE)
+    lines = _times(rows) + _searches(result["searches"]) + _kinds(rows) + _of_called(rows, "idle_ms", _IDLE)
     lines += _of_called(rows, "peak_gb", _MEMORY) + _losses(result["losses"]) + _failed(result)
     if result["unfinished"]:
         lines += ["", f"Not measured, the time was over: {', '.join(result['unfinished'])}."]

@@ -65,7 +65,7 @@ class Way:
     called: str | None
     graph: str | None = None
     whole: bool = False  #: what is called is a replay of the graph of `called`, the batch copied in before
-    searched: bool = False  #: takes minutes to compile: on some rows only
+    searched: bool = False  #: takes minutes to compile: in rows of its own
     #: Records graphs of its own when it is called. For these PyTorch gives back cuBLAS' workspaces, so that vitune's step captures anew; and it
     #: leaves accumulators of the parameters' gradients behind that belong to no capture, so that this fails: it comes after all others.
     records: bool = False
@@ -91,6 +91,7 @@ WAYS = (
 )
 OURS = tuple(way.name for way in WAYS if way.name.startswith("vitune"))
 EAGER = ("eager", "vitune_eager")  #: ways that compile nothing
+_BESIDE_A_SEARCH = ("compile_default", "compile_step_graph", "vitune_compile", "vitune_train_step")  # the strongest called, and as graphs
 PEERS = tuple(way.name for way in WAYS if way.name not in OURS)
 
 
@@ -100,7 +101,10 @@ def ways_of(kind: str) -> tuple[Way, ...]:
         return tuple(way for way in WAYS if way.name in EAGER)
     if kind == "graph":
         return tuple(dataclasses.replace(way, called=None) for way in WAYS if way.graph and not way.searched and way.within is not _installed)
-    return tuple(way for way in WAYS if kind == "searched" or not way.searched)
+    if kind == "searched":
+        beside = (way if way.whole or not way.graph else dataclasses.replace(way, called=None) for way in WAYS if way.name in _BESIDE_A_SEARCH)
+        return (*beside, *(way for way in WAYS if way.searched))
+    return tuple(way for way in WAYS if not way.searched)
 
 
 def replaced(compiled: Any) -> dict[str, int]:

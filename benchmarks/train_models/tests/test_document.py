@@ -70,23 +70,24 @@ class DocumentTest(unittest.TestCase):
         document.add(fresh, A, [document.new_row("called"), document.new_row("graph")])
         self.assertEqual(([found["ms"] for found in fresh["rows"]], document.done(fresh, A)), ([{}, {}], True))
 
-    def test_a_search_takes_the_place_of_the_row_without_and_leaves_it_where_it_fails(self):
+    def test_searches_have_rows_of_their_own(self):
         task = Task("searched", "a", 8)
-        made = document_of(row("a", 8, "called", eager=1.0), row("a", 8, eager=2.0), row("b", 8, eager=3.0))
-        self.assertFalse(document.done(made, task))
-        failed = json.loads(json.dumps(made))
-        document.add(failed, task, [document.failed(task, "it hung")])
-        self.assertEqual([each["failed"] for each in failed["rows"]], [{"compile_max": "it hung"}] * 2 + [{}])
-        again = [{name: each[name] for name in each if name not in ("model", "batch", "params")}
-                 for each in (row("a", 8, "called", eager=1.5), row("a", 8, eager=2.5, compile_max=2.0))]  # fmt: skip
-        document.add(made, task, again)
-        self.assertEqual([(each["model"], each["ms"]["eager"]["ms"]) for each in made["rows"]], [("b", 3.0), ("a", 1.5), ("a", 2.5)])
-        for found in (made, failed):
-            self.assertTrue(document.done(found, task))
-            self.assertTrue(document.done(found, A))
-        without = document_of(row("a", 8, "called", eager=9.0))
-        for order in ([made, without], [without, made]):
-            self.assertIn("compile_max", [each for each in document.merged(order)["rows"] if each["model"] == "a"][-1]["ms"])
+        made = document_of(row("a", 8, "called", eager=1.0), row("a", 8, eager=2.0))
+        self.assertEqual((document.done(made, task), document.done(made, A)), (False, True))
+        found = {name: value for name, value in row("a", 8, compile_max=1.5).items() if name not in ("model", "batch", "params")}
+        document.add(made, task, [found])
+        self.assertEqual(([each["ms"] for each in made["searches"]], len(made["rows"])), ([found["ms"]], 2))
+        self.assertTrue(document.done(made, task))
+        merged = document.merged([made, document_of(row("a", 8, eager=9.0))])
+        self.assertEqual([each["ms"] for each in merged["searches"]], [found["ms"]])
+        self.assertEqual([each["ms"]["eager"]["ms"] for each in merged["rows"]], [9.0])
+        hung = document_of()
+        document.add(hung, task, [document.failed(task, "it hung")])
+        self.assertEqual((document.done(hung, task), hung["searches"][0]["failed"]), (True, {"": "it hung"}))
+        made["searches"].append({"model": "a"})
+        document.write(made, self.path)
+        with self.assertRaisesRegex(document.BadDocument, "row 3: batch"):
+            document.read(self.path)
 
     def test_runs_on_alike_machines_become_one_with_the_last_of_each_row(self):
         first = document_of(row("a", 8, eager=1.0), row("b", 8, eager=1.0), losses=[{"model": "c", "batch": 1, "steps": 1}])

@@ -55,6 +55,14 @@ class PageTest(unittest.TestCase):
         self.assertNotIn("999", text)
         self.assertEqual(text.count("| compile_default | 1"), 1)
 
+    def test_a_search_has_a_table_of_both_modes(self):
+        gain = {"of": "vitune_compile", "over": "compile_max", "times": 1.3, "low": 1.2, "high": 1.4, "samples": 7}
+        rows = [row("a", 1, "called", compile_max=2.0, vitune_train_step=1.5), row("a", 1, compile_max=1.95, vitune_compile=1.5) | {"gain": gain}]
+        self.assertNotIn("Beside a search", page([document_of()]))
+        text = page([document_of() | {"searches": rows}])
+        self.assertIn("| model | batch | params | mode | compile_max | vitune_compile | vitune_train_step | gain |", text)
+        self.assertIn("| `a` | 1 | amp | called | 2 | - | 1.5 | - |\n| `a` | 1 | amp | graph | 1.95 | 1.5 | - | 1.30 [1.20, 1.40] |", text)
+
     def test_memory_and_losses(self):
         called = row("a", 1, "called", eager=1.0) | {"peak_gb": {"eager": 5.432}}
         losses = [{"model": "c", "batch": 2, "steps": 300, "seeds": 3, "failed": {"vitune_compile": "x"},
