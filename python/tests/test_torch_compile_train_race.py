@@ -126,6 +126,28 @@ class RaceTest(RaceCase):
         self.assertEqual((self.targets, report.untuned[:6]), ([], tuple(self.asked[:6])))
         self.assertIn("Inductor's was faster when both were timed here, with kernels that were never tuned", report.calls[0].reason)
 
+    def test_deterministic_algorithms_leave_nothing_to_times(self):
+        x, self.lost = torch.randn(2, 5, 24), {1, 2, 3, 4}
+        torch.use_deterministic_algorithms(True)
+        try:
+            report = self.report(Mlp(), x)
+            self.assertEqual([(call.call, call.replaced) for call in report.calls], [("linear, gelu and linear in training", True)])
+            self.assertEqual(self.raced, [])
+            self.assertIn("not timed, since deterministic algorithms are asked for", str(report))
+            self.assertIn(OPS.act_linear_train.default, self.targets)
+            with mock.patch.object(benchmark, "difference", lambda ours, theirs: "result 0 of 6 is off"):
+                wrong = self.report(Mlp(), x)
+            self.assertEqual({call.replaced for call in wrong.calls}, {False})
+            self.assertIn("its answers are not", wrong.calls[0].reason)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        with mock.patch.object(benchmark, "decides_alone", lambda: True):
+            self.report(Mlp(), x)
+        torch._dynamo.reset()
+        timed = vitune.compile(Mlp(), fullgraph=True, training=True)
+        step(timed, x, True)
+        self.assertEqual(({call.replaced for call in vitune.report(timed).calls}, len(self.raced)), ({False}, 4))  # timed after all
+
     def test_what_cannot_be_timed_stays_and_is_told(self):
         for outcome in ("nearest", "default"):
             self.outcome = outcome

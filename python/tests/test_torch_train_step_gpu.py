@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import itertools
+import os
 import random
 import unittest
 
@@ -310,6 +311,37 @@ class ModelStepGpuTest(unittest.TestCase):
             self.assertAlmostEqual(mine, theirs, delta=0.1 * max(1.0, abs(theirs)))
         self.assertTrue(step.report().captured)
         self.assertIn("the model: graph of [8, 3, 224, 224]", str(step.report()))
+
+    def test_whole_steps_by_vitunes_kernels_repeat_to_the_bit(self):
+        """Drop path is drawn anew in each, from the same seed. Runs strictly where cuBLAS is told how (CUBLAS_WORKSPACE_CONFIG)."""
+        strict = os.environ.get("CUBLAS_WORKSPACE_CONFIG") in (":4096:8", ":16:8")
+        for name, more in (("vit_small_patch16_224", {"depth": 3}), ("swin_tiny_patch4_window7_224", {"depths": (2, 2, 1, 1)}),
+                           ("beit_base_patch16_224", {"depth": 2})):  # fmt: skip
+            with self.subTest(name):
+                torch.use_deterministic_algorithms(True, warn_only=not strict)
+                try:
+                    runs = [self.whole_steps(name, more, 32) for _ in range(2)]
+                finally:
+                    torch.use_deterministic_algorithms(False)
+                (losses, weights, served), (again, others, _) = runs
+                self.assertEqual(losses, again)
+                for each, other in zip(weights, others, strict=True):
+                    self.assertTrue(torch.equal(each, other))
+                self.assertLess(losses[-1], losses[0])
+                self.assertGreater(served, 10)
+
+    def whole_steps(self, name, more, count):
+        """(losses, weights after them, how many calls vitune serves) of a model from the same weights each time."""
+        torch._dynamo.reset()
+        torch.manual_seed(8)
+        model = timm.create_model(name, num_classes=100, drop_path_rate=0.2, **more).train().to(DEVICE)
+        compiled = vitune.compile(model, dynamic=False)
+        step = vitune.train_step(compiled, self.loss, adamw(model.parameters(), lr=1e-3))
+        torch.manual_seed(9)
+        losses = [step(*self.batch(count)).item() for _ in range(WARM + 6)]
+        self.assertTrue(step.report().captured)
+        served = sum(call.replaced for call in vitune.report(compiled).calls)
+        return losses, [each.detach().clone() for each in model.parameters()], served
 
     def test_a_model_with_graphs_of_its_own_is_refused_by_name(self):
         model = self.build()

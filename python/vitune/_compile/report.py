@@ -96,7 +96,7 @@ def _alike(call: Call) -> Call:
 
 
 def _html_row(call: Call, count: int) -> str:
-    times = ("", "") if call.times is None else (f"{call.times.ours_us:.1f}", f"{call.times.theirs_us:.1f}")
+    times = ("", "") if call.times is None or call.times.untimed else (f"{call.times.ours_us:.1f}", f"{call.times.theirs_us:.1f}")
     kernels = "; ".join(dict.fromkeys(each.outcome for each in call.selections))
     problems = "; ".join(each.problem for each in call.selections)
     cells = (str(count), call.call, "replaced" if call.replaced else f"left: {call.reason}", kernels, *times, problems)

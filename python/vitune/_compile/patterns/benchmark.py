@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor
+from torch._inductor import config as inductor_config
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -30,6 +31,7 @@ class Times(NamedTuple):
     theirs_us: float
     rival: str = "PyTorch's"
     wrong: str = ""  #: why ours may not be taken however fast it is: its answers are others
+    untimed: bool = False  #: no times, and ours is taken: see decides_alone()
 
     @property
     def lost(self) -> bool:
@@ -37,15 +39,23 @@ class Times(NamedTuple):
 
     @property
     def won(self) -> bool:
-        return MARGIN * self.ours_us < self.theirs_us
+        return self.untimed or MARGIN * self.ours_us < self.theirs_us
 
     def __str__(self) -> str:
+        if self.untimed:
+            return "not timed, since deterministic algorithms are asked for"
         return "not timed" if self.wrong else f"{self.ours_us:.1f} us here, {self.rival} {self.theirs_us:.1f}"
 
 
 def can_race(device: torch.device) -> bool:
     """Whether times on it mean something: on a GPU, where nobody captures."""
     return device.type == "cuda" and torch.cuda.is_available() and not torch.cuda.is_current_stream_capturing()
+
+
+def decides_alone() -> bool:
+    """Whether nothing may depend on times, which differ from run to run: what can be computed by vitune is, so that the next run of the
+    same program gives the same bits."""
+    return torch.are_deterministic_algorithms_enabled() or getattr(inductor_config, "deterministic", False)
 
 
 @contextlib.contextmanager
@@ -164,8 +174,9 @@ def _misses_a_slice(mine: Tensor, right: Tensor, known: Tensor) -> bool:
 
 def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device, compares: bool = False,
              judged: Optional[Callable[[], str]] = None) -> Optional[Times]:
-    """The times of what `calls` makes, None where they mean nothing or cannot be had: a model is compiled all the same. compares: whether
-    both must give the same results, tensors all. judged: instead, where chance is among what decides them, why ours are wrong."""
+    """The times of what `calls` makes, or that they are not to be taken (decides_alone()); None where they mean nothing or cannot be had: a
+    model is compiled all the same. compares: whether both must give the same results, tensors all. judged: instead, where chance is among
+    what decides them, why ours are wrong."""
     global _raced
     if not can_race(device):
         return None
@@ -174,7 +185,9 @@ def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device, compare
         with apart():
             ours, theirs = calls()
             wrong = judged() if judged is not None else difference(ours(), theirs()) if compares else ""
-            return Times(0.0, 0.0, wrong=wrong) if wrong else race(ours, theirs, device)
+            if wrong or decides_alone():
+                return Times(0.0, 0.0, wrong=wrong, untimed=not wrong)
+            return race(ours, theirs, device)
     except Exception:  # out of memory, a kernel that cannot be captured ...
         expect_devices_alive()
         return None
