@@ -21,7 +21,7 @@ using Shape = NormBackwardShape;
 
 constexpr char kEntry[] = "vitune_norm_backward", kFinishEntry[] = "vitune_norm_backward_finish";
 constexpr int kFinishThreads = 32 * Shape::kFinishWarps;
-constexpr std::int64_t kFinishBytes = 4 * Shape::kFinishWarps * Shape::kFinishColumns;
+constexpr std::int64_t kFinishBytes = 2 * 4 * Shape::kFinishWarps * Shape::kFinishColumns;
 
 bool rows_lie_side_by_side(const NormBackwardProblem& p) {
   const auto dense = [&](bool given, std::int64_t row) { return !given || row == p.d; };

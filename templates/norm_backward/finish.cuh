@@ -2,7 +2,8 @@
 // rows that the first one's CTAs have left, in an order that is always the same.
 //
 // A CTA has eight columns, a sector of memory, of dweight or of dbias. Four groups of eight threads
-// of each of its warps share out the parts; then lanes are added, then warps.
+// of each of its warps share out the parts; then lanes are added, then warps. In fp64: a few
+// hundred fp32 additions would err more than all that came before them.
 #pragma once
 
 #include "norm_backward/config_rows.cuh"
@@ -23,7 +24,7 @@ __device__ void norm_backward_finish(const NormBackwardParams& p) {
   const int which = int(blockIdx.x) % kSums;
   const int column = int(blockIdx.x) / kSums * kAcross + across;
   wait_for_earlier_grids();
-  float sum = 0;
+  double sum = 0;
   if (column < T::kColumns) {
     const float* const from = p.partials + which * T::kColumns + column;
 #pragma unroll 8
@@ -35,15 +36,25 @@ __device__ void norm_backward_finish(const NormBackwardParams& p) {
   for (int mask = kAcross; mask < kWarpSize; mask *= 2) {
     sum += __shfl_xor_sync(0xffffffffu, sum, mask);
   }
+  // From warp to warp as two fp32 words, the second of what the first one lacks.
+  constexpr int kWarpBytes = 4 * kAcross, kRest = kWarpBytes * kWarps;
   if (thread % kWarpSize < kAcross) {
-    store_shared(words + 4 * kAcross * (thread / kWarpSize), __float_as_uint(sum));
+    const u32 word = words + kWarpBytes * (thread / kWarpSize);
+    const float rounded = float(sum);
+    store_shared(word, __float_as_uint(rounded));
+    const float rest = rounded - rounded == 0 ? float(sum - double(rounded)) : 0;  // of a number
+    store_shared(word + kRest, __float_as_uint(rest));
   }
   __syncthreads();
   if (thread >= kAcross || column >= T::kColumns) return;
 #pragma unroll
-  for (int i = 1; i < kWarps; ++i) sum += __uint_as_float(load_shared(words + 4 * kAcross * i));
+  for (int i = 1; i < kWarps; ++i) {
+    const u32 word = words + kWarpBytes * i;
+    sum += double(__uint_as_float(load_shared(word)));
+    sum += double(__uint_as_float(load_shared(word + kRest)));
+  }
   void* const to = C::kDweight && which == 0 ? p.dweight : p.dbias;
-  const float one[1] = {sum};
+  const float one[1] = {float(sum)};
   store_piece(Gradient::address(to, column), Gradient::pack(one));
 }
 
