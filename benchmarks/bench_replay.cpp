@@ -16,7 +16,7 @@ namespace vitune {
 namespace {
 
 Recording invented_recording() {
-  const SearchSpace space = testing::synthetic_space();
+  const SearchSpace space = test::synthetic_space();
   RecordedProblem problem;
   problem.text = parse_problem("attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed")->text();
   problem.name = problem.text;
@@ -25,7 +25,7 @@ Recording invented_recording() {
     Trial trial;
     trial.config = space.configs[i];
     trial.origin = Origin::kReplayed;
-    if (const auto us = testing::synthetic_cost(space, i, 2)) {
+    if (const auto us = test::synthetic_cost(space, i, 2)) {
       const Timing timing{*us, *us * 0.99, *us * 1.01, 10};
       trial.measurement = {timing, timing, false};
     } else {
@@ -35,7 +35,7 @@ Recording invented_recording() {
     problem.trials.push_back(trial);
   }
   Recording recording;
-  recording.device = testing::fake_device();
+  recording.device = test::fake_device();
   recording.put(std::move(problem));
   return recording;
 }

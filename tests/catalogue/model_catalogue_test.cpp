@@ -7,45 +7,30 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <random>
 #include <set>
 
 #include "catalogue/hub_names.h"
 #include "core/error.h"
+#include "tests/catalogue/shipped_catalogue.h"
 #include "tests/temporary_directory.h"
 
 namespace vitune {
 namespace {
 
+using test::catalogue;
+using test::failure;
+using test::kData;
+using test::kSource;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const std::filesystem::path kSource = VITUNE_SOURCE_DIR;
-const std::filesystem::path kData = kSource / "data";
-
-const ModelCatalogue& catalogue() {
-  static const ModelCatalogue kCatalogue = ModelCatalogue::load(kData);
-  return kCatalogue;
-}
-
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::string failure(const std::function<void()>& action, ErrorCode code) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 TEST(ModelCatalogueTest, TheShippedModelsAreAllThere) {

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -16,10 +15,13 @@
 #include "core/format.h"
 #include "generator/attention/operator.h"
 #include "generator/operator.h"
+#include "tests/catalogue/shipped_catalogue.h"
 
 namespace vitune {
 namespace {
 
+using test::catalogue;
+using test::failure;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Gt;
@@ -28,14 +30,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
-
-const std::filesystem::path kSource = VITUNE_SOURCE_DIR;
-const std::filesystem::path kData = kSource / "data";
-
-const ModelCatalogue& catalogue() {
-  static const ModelCatalogue kCatalogue = ModelCatalogue::load(kData);
-  return kCatalogue;
-}
 
 std::vector<ModelProblem> problems_of(std::string_view operator_name, const Model& model,
                                       std::int64_t images, ElementType dtype = ElementType::kBf16,
@@ -61,17 +55,6 @@ std::vector<std::string> texts(const std::string& name, std::int64_t images,
     result.push_back(std::to_string(p.calls) + "x " + p.problem->text());
   }
   return result;
-}
-
-std::string failure(const std::function<void()>& action, ErrorCode code) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 TEST(ModelProblemsTest, ProblemsScaleWithTheImages) {

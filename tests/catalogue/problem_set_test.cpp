@@ -15,16 +15,17 @@
 
 #include "core/error.h"
 #include "generator/attention/operator.h"
+#include "tests/catalogue/shipped_catalogue.h"
 #include "tests/processor_seconds.h"
 
 namespace vitune {
 namespace {
 
+using test::kData;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-const std::filesystem::path kData = std::filesystem::path(VITUNE_SOURCE_DIR) / "data";
 const std::string kText = "attention bf16 b=2 h=3 nq=4 nk=4 d=8 layout=packed";
 
 class ProblemSet : public testing::Test {

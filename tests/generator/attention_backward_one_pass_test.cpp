@@ -16,7 +16,7 @@
 #include "tests/devices.h"
 #include "tests/generator/compile_support.h"
 
-namespace vitune {
+namespace vitune::attention_backward_one_pass_test {
 namespace {
 
 ProblemPtr parsed(const std::string& text) {
@@ -141,4 +141,4 @@ INSTANTIATE_TEST_SUITE_P(Problems, AttentionBackwardOnePassCompileTest,
                                          "n=257 d=80 dropout=0.1"));
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_one_pass_test

@@ -14,7 +14,7 @@
 #include "tests/devices.h"
 #include "tests/generator/compile_support.h"
 
-namespace vitune {
+namespace vitune::attention_backward_short_test {
 namespace {
 
 ProblemPtr parsed(const std::string& text) {
@@ -138,4 +138,4 @@ INSTANTIATE_TEST_SUITE_P(
                     "fp16 b=128 h=12 n=49 d=32 bias=fp32:1x12x49x49 mask=bool:64x1x49x49 dbias"));
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_short_test

@@ -16,7 +16,7 @@
 #include "tests/devices.h"
 #include "tests/generator/compile_support.h"
 
-namespace vitune {
+namespace vitune::attention_backward_sm90_bias_test {
 namespace {
 
 ProblemPtr parsed(const std::string& text) {
@@ -152,4 +152,4 @@ TEST_P(AttentionBackwardSm90BiasCompileTest, DefaultsAreNeitherSerializedNorSpil
 INSTANTIATE_TEST_SUITE_P(Works, AttentionBackwardSm90BiasCompileTest, testing::ValuesIn(kWorks));
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_sm90_bias_test

@@ -14,7 +14,7 @@
 #include "tests/devices.h"
 #include "tests/generator/compile_support.h"
 
-namespace vitune {
+namespace vitune::attention_backward_sm90_test {
 namespace {
 
 ProblemPtr parsed(const std::string& text) {
@@ -120,4 +120,4 @@ INSTANTIATE_TEST_SUITE_P(HeadSizes, AttentionBackwardSm90CompileTest,
                          testing::Values(32, 64, 72, 80, 96, 128));
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_sm90_test

@@ -14,7 +14,7 @@
 #include "tests/devices.h"
 #include "tests/generator/random_attention_backward.h"
 
-namespace vitune {
+namespace vitune::attention_backward_test {
 namespace {
 
 // A device of compute capability 8.0.
@@ -197,4 +197,4 @@ TEST(AttentionBackwardPlanTest, ABiasOfManyTilesIsWrittenAtOnce) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_test

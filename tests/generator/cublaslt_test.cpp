@@ -129,7 +129,7 @@ static_assert(Api::kReduceInComputeType == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYP
 
 #endif
 
-std::string fake(const std::string& kind) {
+std::string fake_library(const std::string& kind) {
   return std::string(VITUNE_FAKE_CUBLASLT) + "/" + kind + "/libcublasLt.so.13";
 }
 
@@ -183,17 +183,17 @@ TEST(CublasLt, TheRealLibraryTakesOurStructuresAndAttributes) {
 }
 
 TEST(CublasLt, TheNamedFileIsOpenedAndNoOther) {
-  const CublasLt same = CublasLt::open(named(fake("same")));
+  const CublasLt same = CublasLt::open(named(fake_library("same")));
   EXPECT_EQ(same.version, 130101);
-  EXPECT_EQ(same.path, fake("same"));
+  EXPECT_EQ(same.path, fake_library("same"));
   EXPECT_EQ(cublaslt_name(same.version), "cuBLASLt 13.1.1");
   try {
-    CublasLt::open(named(fake("absent")));
+    CublasLt::open(named(fake_library("absent")));
     ADD_FAILURE() << "a file that is not there was opened";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
     EXPECT_THAT(error.what(), HasSubstr("VITUNE_CUBLASLT"));
-    EXPECT_THAT(error.what(), HasSubstr(fake("absent")));
+    EXPECT_THAT(error.what(), HasSubstr(fake_library("absent")));
   }
 }
 
@@ -211,7 +211,7 @@ TEST(CublasLt, ARelativeNameIsRefusedInsteadOfAnother) {
 }
 
 TEST(CublasLt, WithoutANameTheOneThatTheProcessHasIsTaken) {
-  ASSERT_NE(dlopen(fake("other").c_str(), RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
+  ASSERT_NE(dlopen(fake_library("other").c_str(), RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
   // Other tests of this process may have loaded another one before.
   EXPECT_THAT(CublasLt::open(Environment()).path, HasSubstr("libcublasLt.so.13"));
   EXPECT_THAT(CublasLt::open(Environment()).version,
@@ -219,11 +219,12 @@ TEST(CublasLt, WithoutANameTheOneThatTheProcessHasIsTaken) {
 }
 
 TEST(CublasLt, WhatAPlanLacksIsSaidWithWhatToDo) {
-  Libraries absent(named(fake("absent")));
-  EXPECT_THAT(absent.lacks_cublaslt(130101).value_or(""),
-              ::testing::AllOf(HasSubstr("it calls cuBLASLt 13.1.1"), HasSubstr(fake("absent"))));
+  Libraries absent(named(fake_library("absent")));
+  EXPECT_THAT(
+      absent.lacks_cublaslt(130101).value_or(""),
+      ::testing::AllOf(HasSubstr("it calls cuBLASLt 13.1.1"), HasSubstr(fake_library("absent"))));
   EXPECT_THROW(absent.cublaslt(), Error);
-  Libraries other(named(fake("other")));
+  Libraries other(named(fake_library("other")));
   EXPECT_THAT(other.lacks_cublaslt(130101).value_or(""),
               ::testing::AllOf(HasSubstr("it calls cuBLASLt 13.1.1"),
                                HasSubstr("is cuBLASLt 13.2.0"), HasSubstr("VITUNE_CUBLASLT")));
@@ -298,7 +299,7 @@ class PreparedMatmulTest : public testing::Test {
     return prepared.launch(host.addresses(), reinterpret_cast<std::uintptr_t>(host.scratch.data()),
                            nullptr);
   }
-  Libraries libraries_{named(fake("same"))};
+  Libraries libraries_{named(fake_library("same"))};
   std::shared_ptr<const CublasLtHandle> library_;
 };
 
@@ -350,7 +351,7 @@ TEST_F(PreparedMatmulTest, AnotherVersionARefusalAndTooSmallAWorkspaceAreUnsuppo
   MatmulCall call = host.call();
   call.algorithm = proposed_algorithms(call, *library_, 8).at(1);
   const auto refusal = [&](const MatmulCall& asked, const std::string& kind) -> std::string {
-    Libraries libraries(named(fake(kind)));
+    Libraries libraries(named(fake_library(kind)));
     try {
       PreparedMatmul(asked, libraries.cublaslt());
     } catch (const Error& error) {

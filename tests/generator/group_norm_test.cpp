@@ -18,7 +18,7 @@
 #include "tests/devices.h"
 #include "tests/generator/asked.h"
 
-namespace vitune {
+namespace vitune::group_norm_test {
 namespace {
 
 using testing::HasSubstr;
@@ -462,4 +462,4 @@ TEST(GroupNormTest, KernelClassesHoldEveryCompileTimeFact) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::group_norm_test

@@ -19,7 +19,7 @@
 #include "tests/devices.h"
 #include "tests/generator/asked.h"
 
-namespace vitune {
+namespace vitune::linear_test {
 namespace {
 
 std::string canonical(const std::string& text) { return LinearProblem::parse(text).text(); }
@@ -599,4 +599,4 @@ TEST(LinearJudgeTest, WholeInputsAreRoundedAndOthersAreNot) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_test

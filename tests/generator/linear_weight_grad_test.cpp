@@ -17,7 +17,7 @@
 #include "generator/linear_weight_grad/sm90.h"
 #include "tests/devices.h"
 
-namespace vitune {
+namespace vitune::linear_weight_grad_test {
 namespace {
 
 using testing::HasSubstr;
@@ -299,4 +299,4 @@ TEST(LinearWeightGradPlanTest, ASecondKernelIsThereWhereSomethingIsLeftToAdd) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_weight_grad_test

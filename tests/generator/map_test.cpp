@@ -14,7 +14,7 @@
 #include "tests/devices.h"
 #include "tests/generator/random_map.h"
 
-namespace vitune {
+namespace vitune::map_test {
 namespace {
 
 using testing::ElementsAre;
@@ -287,4 +287,4 @@ TEST(MapPlanTest, GridsCoverAllResults) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::map_test

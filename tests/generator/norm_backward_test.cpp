@@ -16,7 +16,7 @@
 #include "tests/generator/asked.h"
 #include "tests/generator/random_norm_backward.h"
 
-namespace vitune {
+namespace vitune::norm_backward_test {
 namespace {
 
 NormBackwardProblem parsed(const std::string& text) { return NormBackwardProblem::parse(text); }
@@ -242,4 +242,4 @@ TEST(NormBackwardJudgeTest, GradientsAreDrawnAroundZero) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::norm_backward_test

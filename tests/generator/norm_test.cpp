@@ -13,7 +13,7 @@
 #include "tests/devices.h"
 #include "tests/generator/asked.h"
 
-namespace vitune {
+namespace vitune::norm_test {
 namespace {
 
 std::string canonical(const std::string& text) { return NormProblem::parse(text).text(); }
@@ -206,4 +206,4 @@ TEST(NormOperatorTest, PersistentCtasAreAsManyAsFit) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::norm_test

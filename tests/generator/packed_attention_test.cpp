@@ -14,7 +14,7 @@
 #include "tests/devices.h"
 #include "tests/generator/asked.h"
 
-namespace vitune {
+namespace vitune::packed_attention_test {
 namespace {
 
 using testing::ElementsAre;
@@ -278,4 +278,4 @@ TEST(PackedAttentionOperatorTest, CtasThatWalkAreAsManyAsFit) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::packed_attention_test

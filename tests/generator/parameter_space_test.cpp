@@ -291,10 +291,10 @@ TEST(ParameterSpace, LargeSpacesAreEnumeratedQuickly) {
   EXPECT_EQ(space.cartesian_size(), 760320u);
   EXPECT_GT(all.size(), 100000u);
   EXPECT_LT(enumerated - start, kLimit);
-  const auto milliseconds = [](auto duration) {
+  const auto in_ms = [](auto duration) {
     return static_cast<int>(std::chrono::duration<double, std::milli>(duration).count());
   };
-  RecordProperty("enumerate_ms", milliseconds(enumerated - start));
+  RecordProperty("enumerate_ms", in_ms(enumerated - start));
   RecordProperty("configs", static_cast<int>(all.size()));
 }
 

@@ -15,7 +15,7 @@
 #include "tests/generator/asked.h"
 #include "tests/generator/random_window_attention_backward.h"
 
-namespace vitune {
+namespace vitune::window_attention_backward_test {
 namespace {
 
 using testing::HasSubstr;
@@ -223,4 +223,4 @@ TEST(WindowAttentionBackwardPlanTest, OnlyWhatIsAskedForIsSummedUp) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::window_attention_backward_test

@@ -12,7 +12,7 @@
 #include "tests/devices.h"
 #include "tests/generator/asked.h"
 
-namespace vitune {
+namespace vitune::window_attention_test {
 namespace {
 
 using testing::HasSubstr;
@@ -205,4 +205,4 @@ TEST(WindowAttentionOperatorTest, RollsWrapAtTheImageOrAtItsPadding) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::window_attention_test

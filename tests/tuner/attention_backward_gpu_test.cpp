@@ -19,7 +19,7 @@
 #include "generator/attention_backward/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::attention_backward_gpu_test {
 namespace {
 
 // Every word, tails of rows and keys, head sizes of whole and half steps, strides of every width,
@@ -306,4 +306,4 @@ INSTANTIATE_TEST_SUITE_P(SmallProblems, AttentionBackwardConfigsGpuTest,
                          testing::ValuesIn(kProblems));
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_gpu_test

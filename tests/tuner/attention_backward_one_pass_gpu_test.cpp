@@ -10,7 +10,7 @@
 #include "generator/attention_backward/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::attention_backward_one_pass_gpu_test {
 namespace {
 
 struct Blocks {
@@ -240,4 +240,4 @@ INSTANTIATE_TEST_SUITE_P(EachWait, AttentionBackwardOnePassUnorderedGpuTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_one_pass_gpu_test

@@ -5,7 +5,7 @@
 #include "tests/generator/random_attention_backward.h"
 #include "tests/tuner/random_problems.h"
 
-namespace vitune {
+namespace vitune::attention_backward_random_gpu_test {
 namespace {
 
 // Those that the family sm90_bias serves: biases of every type, broadcast and stride.
@@ -50,4 +50,4 @@ TEST_F(AttentionBackwardRandomGpuTest, RandomBiasesMatchTheReferenceOnWgmma) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_random_gpu_test

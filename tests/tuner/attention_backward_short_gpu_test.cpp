@@ -14,7 +14,7 @@
 #include "generator/attention_backward/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::attention_backward_short_gpu_test {
 namespace {
 
 struct Blocks {
@@ -232,4 +232,4 @@ INSTANTIATE_TEST_SUITE_P(EachWait, AttentionBackwardShortSingleGpuTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_short_gpu_test

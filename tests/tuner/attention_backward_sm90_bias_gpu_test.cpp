@@ -11,7 +11,7 @@
 #include "generator/attention_backward/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::attention_backward_sm90_bias_gpu_test {
 namespace {
 
 struct Blocks {
@@ -319,4 +319,4 @@ INSTANTIATE_TEST_SUITE_P(EachWait, AttentionBackwardSm90BiasKeptUnorderedGpuTest
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_sm90_bias_gpu_test

@@ -11,7 +11,7 @@
 #include "generator/attention_backward/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::attention_backward_sm90_gpu_test {
 namespace {
 
 struct Blocks {
@@ -238,4 +238,4 @@ INSTANTIATE_TEST_SUITE_P(EachWait, AttentionBackwardSm90UnorderedGpuTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_backward_sm90_gpu_test

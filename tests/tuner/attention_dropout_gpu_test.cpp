@@ -16,7 +16,7 @@
 
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::attention_dropout_gpu_test {
 namespace {
 
 // Tails of rows and keys, head sizes of whole and half steps, shared keys, causal, copies of every
@@ -270,4 +270,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_dropout_gpu_test

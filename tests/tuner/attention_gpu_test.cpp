@@ -36,7 +36,7 @@
 #include "tuner/judge/verify.h"
 #include "tuner/judge/workload.h"
 
-namespace vitune {
+namespace vitune::attention_gpu_test {
 namespace {
 
 constexpr std::size_t kRandomProblems = 1000, kEmulatedProblems = 24;
@@ -311,4 +311,4 @@ TEST_F(AttentionGpuTest, AThousandRandomProblemsMatchTheReference) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::attention_gpu_test

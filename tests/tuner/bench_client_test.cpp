@@ -20,12 +20,12 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-using testing::children;
-using testing::fake_bench_command;
+using test::children;
+using test::fake_bench_command;
+using test::open_descriptors;
 using ::testing::HasSubstr;
-using testing::open_descriptors;
 
-constexpr int kRounds = 3;  // of each script; a long run raises it
+constexpr int kScriptRounds = 3;  // of each script; a long run raises it
 // Limit of the scripts in which a worker stands still: longer than the machine should.
 constexpr milliseconds kStallLimit{3000};
 
@@ -77,7 +77,7 @@ TEST(BenchClient, LearnsTheDeviceAndRunsJobs) {
   BenchClient client(options_for({}), {});
   drive(client, [&] { return client.state() == BenchClient::State::kAwaitingSupport; });
   ASSERT_TRUE(client.device());
-  EXPECT_EQ(client.device()->key(), testing::fake_device().key());
+  EXPECT_EQ(client.device()->key(), test::fake_device().key());
   make_ready(client);
   ASSERT_TRUE(client.idle());
   const auto reply = run(client, "good");
@@ -109,7 +109,7 @@ TEST_P(BenchClientFault, IsBlamedOnTheJobAndTheNextJobRuns) {
     make_ready(client);
     ASSERT_TRUE(client.idle());
     auto fastest = steady_clock::duration::max();
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kScriptRounds; ++round) {
       const int pid = client.pid();
       client.submit(job("bad"), deadline);
       const auto result = drive(client, [&] { return client.lost(); });
@@ -217,7 +217,7 @@ TEST(BenchClient, AMissingProgramLosesTheDevice) {
 }
 
 TEST(BenchClient, AWorkerWithoutADeviceIsAskedOnce) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   const std::string count = (directory / "count").string();
   BenchClient client(options_for({"start=no device", "count=" + count}), {});
   make_ready(client);
@@ -226,7 +226,7 @@ TEST(BenchClient, AWorkerWithoutADeviceIsAskedOnce) {
 }
 
 TEST(BenchClient, ADeviceThatFailsItsProbeAfterACrashIsLostAndTheJobIsNotBlamed) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   BenchClient client(options_for({"start=lost later", "do=segv", "match=bad",
                                   "count=" + (directory / "count").string()}),
                      {});
@@ -317,7 +317,7 @@ TEST(BenchClient, RightAnswersThatTakeTooLongAreNoFaultOfTheJob) {
 }
 
 TEST(BenchClient, SendsACubinOncePerWorker) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   const auto log = directory / "log";
   BenchClient client(options_for({"do=segv", "match=bad", "log=" + log.string()}), {});
   make_ready(client);
@@ -325,7 +325,7 @@ TEST(BenchClient, SendsACubinOncePerWorker) {
   run(client, "good");
   run(client, "bad");
   run(client, "good");
-  const auto lines = testing::lines_of(log);
+  const auto lines = test::lines_of(log);
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_THAT(lines[0], HasSubstr("sent"));
   EXPECT_THAT(lines[1], HasSubstr("known"));
@@ -333,7 +333,7 @@ TEST(BenchClient, SendsACubinOncePerWorker) {
 }
 
 TEST(BenchClient, SendsAJudgeOncePerWorkerAndOnlyWithWhatItJudges) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   const auto log = directory / "judges";
   BenchClient client(options_for({"do=segv", "match=bad", "judges=" + log.string()}), {});
   make_ready(client);
@@ -344,7 +344,7 @@ TEST(BenchClient, SendsAJudgeOncePerWorkerAndOnlyWithWhatItJudges) {
     drive(client, [&] { return client.lost(); });
     drive(client, [&] { return client.idle() || client.lost(); });
   }
-  EXPECT_THAT(testing::lines_of(log), ::testing::ElementsAre("sent", "known", "known", "sent"));
+  EXPECT_THAT(test::lines_of(log), ::testing::ElementsAre("sent", "known", "known", "sent"));
 }
 
 TEST(BenchClient, ReplacesAWorkerAfterManyJobs) {

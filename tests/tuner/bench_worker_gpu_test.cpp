@@ -22,7 +22,7 @@
 #include "tuner/measure/statistics.h"
 #include "tuner/worker/bench_client.h"
 
-namespace vitune {
+namespace vitune::bench_worker_gpu_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -323,4 +323,4 @@ TEST(BenchWorker, WithoutADeviceItSaysSoAndEndsWithTheStatusForIt) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::bench_worker_gpu_test

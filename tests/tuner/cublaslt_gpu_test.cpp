@@ -15,7 +15,7 @@
 #include "generator/linear/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::cublaslt_gpu_test {
 namespace {
 
 struct LibraryCase {
@@ -187,4 +187,4 @@ TEST_F(CublasLtGpuTest, AnAlgorithmOnAnotherProblemIsRightOrRefused) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::cublaslt_gpu_test

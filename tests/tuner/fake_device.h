@@ -10,7 +10,7 @@
 #include "core/device_info.h"
 #include "tests/devices.h"
 
-namespace vitune::testing {
+namespace vitune::test {
 
 // The silicon of an H200.
 inline DeviceInfo fake_device() {
@@ -31,4 +31,4 @@ inline double fake_us(const Config& config) {
   return std::exp(log_us);
 }
 
-}  // namespace vitune::testing
+}  // namespace vitune::test

@@ -16,7 +16,7 @@
 #include "tests/tuner/synthetic_space.h"
 #include "tuner/evaluate/evaluator.h"
 
-namespace vitune::testing {
+namespace vitune::test {
 
 class FakeEvaluator : public Evaluator {
  public:
@@ -137,4 +137,4 @@ class FakeEvaluator : public Evaluator {
   std::mt19937_64 random_{11};
 };
 
-}  // namespace vitune::testing
+}  // namespace vitune::test

@@ -59,7 +59,7 @@ Timing timing(double us, int samples) { return {us, us * 0.99, us * 1.01, sample
 
 TrialReply good_reply(const TrialJob& job) {
   TrialReply reply;
-  const double us = testing::fake_us(job.kernel.config);
+  const double us = test::fake_us(job.kernel.config);
   if (job.measure) {
     reply.measurement.cold = timing(us, job.effort.min_samples);
     reply.measurement.warm = timing(us * 0.9, job.effort.min_samples);
@@ -75,7 +75,7 @@ RaceReply good_race(const RaceJob& job) {
   for (const KernelRef& kernel : job.contestants) {
     std::vector<double> cold, warm;
     for (int round = 0; round < job.rounds; ++round) {
-      cold.push_back(testing::fake_us(kernel.config) * noise(random));
+      cold.push_back(test::fake_us(kernel.config) * noise(random));
       warm.push_back(cold.back() * 0.9);
     }
     reply.cold_us.push_back(cold);
@@ -102,7 +102,7 @@ class FakeBench {
     if (start == "babble") return say_raw("good morning, this is the worker speaking"), 0;
     HelloReply hello;
     hello.pid = getpid();
-    hello.device = testing::fake_device();
+    hello.device = test::fake_device();
     if (start == "other kind" && options_["ordinal"] != "0") hello.device.sm_count = 7;
     if (start == "other protocol") hello.protocol = kProtocolVersion + 1;
     say(frame(MessageType::kHello, 0, encode(hello)));

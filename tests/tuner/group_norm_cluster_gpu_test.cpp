@@ -10,7 +10,7 @@
 #include "generator/group_norm/kernel_spec.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::group_norm_cluster_gpu_test {
 namespace {
 
 struct ClusterCase {
@@ -117,4 +117,4 @@ INSTANTIATE_TEST_SUITE_P(Waits, GroupNormUnorderedClusterGpuTest, testing::Value
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::group_norm_cluster_gpu_test

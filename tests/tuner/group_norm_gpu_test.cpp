@@ -11,7 +11,7 @@
 #include "generator/group_norm/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::group_norm_gpu_test {
 namespace {
 
 struct GroupNormCase {
@@ -105,4 +105,4 @@ TEST_F(GroupNormGpuTest, MistakesAreSeen) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::group_norm_gpu_test

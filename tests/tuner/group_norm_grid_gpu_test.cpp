@@ -11,7 +11,7 @@
 #include "tests/tuner/judged_kernels.h"
 #include "tuner/measure/gpu_timer.h"
 
-namespace vitune {
+namespace vitune::group_norm_grid_gpu_test {
 namespace {
 
 struct GridCase {
@@ -165,4 +165,4 @@ INSTANTIATE_TEST_SUITE_P(Waits, GroupNormUnorderedGridGpuTest, testing::ValuesIn
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::group_norm_grid_gpu_test

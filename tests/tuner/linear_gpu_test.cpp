@@ -16,7 +16,7 @@
 #include "tests/tuner/judged_kernels.h"
 #include "tests/tuner/small_float.h"
 
-namespace vitune {
+namespace vitune::linear_gpu_test {
 namespace {
 
 struct LinearCase {
@@ -297,4 +297,4 @@ TEST_F(LinearGpuTest, AResultMayLieOnItsResidual) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_gpu_test

@@ -11,7 +11,7 @@
 #include "generator/linear/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::linear_moments_gpu_test {
 namespace {
 
 struct MomentsCase {
@@ -143,4 +143,4 @@ TEST_F(LinearMomentsGpuTest, MissingWaitsAreSeen) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_moments_gpu_test

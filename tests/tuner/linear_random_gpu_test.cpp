@@ -4,7 +4,7 @@
 #include "tests/generator/random_linear.h"
 #include "tests/tuner/random_problems.h"
 
-namespace vitune {
+namespace vitune::linear_random_gpu_test {
 namespace {
 
 class LinearRandomGpuTest : public RandomProblemsGpuTest {};
@@ -22,4 +22,4 @@ TEST_F(LinearRandomGpuTest, AThousandRandomProblemsMatchTheReference) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_random_gpu_test

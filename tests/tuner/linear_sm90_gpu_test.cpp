@@ -8,7 +8,7 @@
 #include "generator/linear/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::linear_sm90_gpu_test {
 namespace {
 
 // Tunables in the order of linear_sm90_parameters(), but for kSplits, which has one value.
@@ -257,4 +257,4 @@ TEST_F(LinearSm90GpuTest, DefaultsMatchTheReference) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_sm90_gpu_test

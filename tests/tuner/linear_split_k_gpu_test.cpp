@@ -8,7 +8,7 @@
 #include "generator/linear/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::linear_split_k_gpu_test {
 namespace {
 
 Config config_of(std::int64_t columns, std::int64_t parts, std::int64_t stages) {
@@ -100,4 +100,4 @@ INSTANTIATE_TEST_SUITE_P(EachWait, LinearPartsUnorderedGpuTest, testing::ValuesI
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_split_k_gpu_test

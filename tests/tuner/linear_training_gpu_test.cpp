@@ -16,7 +16,7 @@
 #include "tests/tuner/judged_kernels.h"
 #include "tests/tuner/small_float.h"
 
-namespace vitune {
+namespace vitune::linear_training_gpu_test {
 namespace {
 
 // "128x96 2g s3": rows and columns of a tile, warpgroups, stages; then ping-pong, the pair, the
@@ -494,4 +494,4 @@ TEST_F(LinearTrainingGpuTest, AStreamMayBeAddedToInPlace) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_training_gpu_test

@@ -14,7 +14,7 @@
 #include "generator/linear_weight_grad/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::linear_weight_grad_gpu_test {
 namespace {
 
 struct WeightGradCase {
@@ -186,4 +186,4 @@ INSTANTIATE_TEST_SUITE_P(EachWait, LinearWeightGradUnorderedGpuTest, testing::Va
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_weight_grad_gpu_test

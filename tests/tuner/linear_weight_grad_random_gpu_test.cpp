@@ -4,7 +4,7 @@
 #include "tests/generator/random_linear_weight_grad.h"
 #include "tests/tuner/random_problems.h"
 
-namespace vitune {
+namespace vitune::linear_weight_grad_random_gpu_test {
 namespace {
 
 class LinearWeightGradRandomGpuTest : public RandomProblemsGpuTest {};
@@ -22,4 +22,4 @@ TEST_F(LinearWeightGradRandomGpuTest, HundredsOfRandomProblemsMatchTheReference)
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_weight_grad_random_gpu_test

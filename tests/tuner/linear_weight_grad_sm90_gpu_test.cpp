@@ -10,7 +10,7 @@
 #include "generator/linear_weight_grad/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::linear_weight_grad_sm90_gpu_test {
 namespace {
 
 struct Tile {
@@ -161,4 +161,4 @@ INSTANTIATE_TEST_SUITE_P(EachWait, LinearWeightGradSm90UnorderedGpuTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_weight_grad_sm90_gpu_test

@@ -11,7 +11,7 @@
 #include "generator/linear_weight_grad/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::linear_weight_grad_split_m_gpu_test {
 namespace {
 
 struct Tile {
@@ -168,4 +168,4 @@ INSTANTIATE_TEST_SUITE_P(EachWait, LinearWeightGradSplitMUnorderedGpuTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::linear_weight_grad_split_m_gpu_test

@@ -21,16 +21,16 @@ namespace vitune {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::error_of;
-using testing::fake_bench_command;
-using testing::fake_compile_command;
+using test::error_of;
+using test::fake_bench_command;
+using test::fake_compile_command;
 using ::testing::HasSubstr;
 
-AttentionProblem problem() {
+AttentionProblem vit_b_attention() {
   return AttentionProblem::parse("attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed");
 }
 
-LiveOptions options_for(const std::vector<std::string>& bench) {
+LiveOptions live_options(const std::vector<std::string>& bench) {
   LiveOptions options;
   options.bench.command = fake_bench_command(bench);
   options.bench.back_off = {milliseconds(10), milliseconds(20), milliseconds(30)};
@@ -87,13 +87,13 @@ class Live : public ::testing::Test {
   std::vector<Config> launched;
   std::set<Digest> blocked;
   std::string messages;
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
 };
 
 TEST_F(Live, BuildsTheSpaceOfAProblemOnceWithItsPreset) {
-  open(options_for({}));
+  open(live_options({}));
   const testing_support::TwiceOperator twice;
-  const ProblemPtr asked = twice.parse("twice " + ProblemPtr(problem())->text());
+  const ProblemPtr asked = twice.parse("twice " + ProblemPtr(vit_b_attention())->text());
   const SearchSpace built = evaluator->space(asked);
   EXPECT_EQ(twice.spaces, 1);
   ASSERT_TRUE(built.preset);
@@ -101,10 +101,10 @@ TEST_F(Live, BuildsTheSpaceOfAProblemOnceWithItsPreset) {
 }
 
 TEST_F(Live, CompilesPrunesVerifiesAndMeasures) {
-  open(options_for({}));
-  EXPECT_EQ(evaluator->device().key(), testing::fake_device().key());
+  open(live_options({}));
+  EXPECT_EQ(evaluator->device().key(), test::fake_device().key());
   EXPECT_EQ(evaluator->compiler_version(), "nvrtc 13.0 0123456789ab");
-  begin(problem());
+  begin(vit_b_attention());
   EXPECT_TRUE(space->preset);
   int ok = 0;
   for (const auto& [id, trial] : run(40)) {
@@ -118,7 +118,7 @@ TEST_F(Live, CompilesPrunesVerifiesAndMeasures) {
     }
     EXPECT_EQ(trial.status, TrialStatus::kOk) << trial.reason;
     EXPECT_GT(trial.compile.shared_bytes, 0);
-    EXPECT_DOUBLE_EQ(trial.measurement.cold.median_us, testing::fake_us(trial.config));
+    EXPECT_DOUBLE_EQ(trial.measurement.cold.median_us, test::fake_us(trial.config));
     ++ok;
   }
   EXPECT_GT(ok, 10);
@@ -127,19 +127,19 @@ TEST_F(Live, CompilesPrunesVerifiesAndMeasures) {
 
 TEST_F(Live, OnlyTheJudgeOfTheOperatorAskedForIsCompiledOnceAndSentOnce) {
   const auto compiles = directory / "compiles", judges = directory / "judges";
-  LiveOptions options = options_for({"judges=" + judges.string()});
+  LiveOptions options = live_options({"judges=" + judges.string()});
   options.compile.worker_command.push_back("log=" + compiles.string());
   open(options);
   for (int problems = 0; problems < 2; ++problems) {
-    begin(problem());
+    begin(vit_b_attention());
     run(20);
   }
   std::map<std::string, int> counts;
-  for (const std::string& entry : testing::lines_of(compiles)) ++counts[entry];
+  for (const std::string& entry : test::lines_of(compiles)) ++counts[entry];
   for (const Operator* each : operators()) {
     EXPECT_EQ(counts[each->judge_entries().front()], each == &attention()) << each->name();
   }
-  const auto seen = testing::lines_of(judges);
+  const auto seen = test::lines_of(judges);
   ASSERT_GT(seen.size(), 2u);
   EXPECT_EQ(seen[0], "sent");
   EXPECT_EQ(std::count(seen.begin(), seen.end(), "known"), std::ssize(seen) - 1);
@@ -147,22 +147,22 @@ TEST_F(Live, OnlyTheJudgeOfTheOperatorAskedForIsCompiledOnceAndSentOnce) {
 
 TEST_F(Live, WhatVerifiesNothingNeedsNoJudge) {
   const auto compiles = directory / "compiles", judges = directory / "judges";
-  LiveOptions options = options_for({"judges=" + judges.string()});
+  LiveOptions options = live_options({"judges=" + judges.string()});
   options.compile.worker_command.push_back("log=" + compiles.string());
   open(options);
-  begin(problem());
+  begin(vit_b_attention());
   evaluator->submit(0, {preset(), {}, false, true});
   EXPECT_EQ(collect(1).at(0).status, TrialStatus::kOk);
-  EXPECT_THAT(testing::lines_of(judges), ::testing::ElementsAre("none"));
-  EXPECT_THAT(testing::lines_of(compiles),
+  EXPECT_THAT(test::lines_of(judges), ::testing::ElementsAre("none"));
+  EXPECT_THAT(test::lines_of(compiles),
               ::testing::Not(::testing::Contains(attention().judge_entries().front())));
 }
 
 TEST_F(Live, AJudgeThatDoesNotCompileEndsTheRunBeforeAnyCandidateIsLaunched) {
-  LiveOptions options = options_for({});
+  LiveOptions options = live_options({});
   options.compile.worker_command.push_back("fail=" + attention().judge_entries().front());
   open(options);
-  begin(problem());
+  begin(vit_b_attention());
   evaluator->submit(0, {preset(), {}, true, true});
   const Error error = error_of([&] { collect(1); });
   EXPECT_THAT(error.what(), HasSubstr("judge candidates of 'attention' do not compile"));
@@ -170,8 +170,8 @@ TEST_F(Live, AJudgeThatDoesNotCompileEndsTheRunBeforeAnyCandidateIsLaunched) {
 }
 
 TEST_F(Live, ABlockedKernelIsNeitherCompiledNorLaunched) {
-  open(options_for({}));
-  begin(problem());
+  open(live_options({}));
+  begin(vit_b_attention());
   blocked.insert(evaluator->key(preset()));
   evaluator->submit(7, {preset(), {}, true, true});
   const Trial trial = collect(1).at(7);
@@ -181,11 +181,11 @@ TEST_F(Live, ABlockedKernelIsNeitherCompiledNorLaunched) {
 }
 
 TEST_F(Live, AHangingCandidateTimesOutAndTheOthersRun) {
-  LiveOptions options = options_for({"do=hang", "match=kStages=2"});
+  LiveOptions options = live_options({"do=hang", "match=kStages=2"});
   // Long enough for those that do not hang, on a machine that stands still for a while.
   options.base_deadline = options.trial_limit = std::chrono::seconds(4);
   open(options);
-  begin(problem());
+  begin(vit_b_attention());
   std::vector<Config> some;
   for (const Config& candidate : space->configs) {
     const bool wanted = candidate.find("kStages") == 2 && some.size() < 2;
@@ -207,14 +207,14 @@ TEST_F(Live, AHangingCandidateTimesOutAndTheOthersRun) {
 
 TEST_F(Live, ACandidateIsTriedTwiceBeforeItCountsAsOneThatDoesNotEnd) {
   const auto log = directory / "log";
-  LiveOptions options = options_for({"do=hang", "log=" + log.string()});
+  LiveOptions options = live_options({"do=hang", "log=" + log.string()});
   options.base_deadline = options.trial_limit = test::kBrief;
   open(options);
-  begin(problem());
+  begin(vit_b_attention());
   evaluator->submit(0, {preset(), {}, true, true});
   const Trial trial = collect(1).at(0);
   EXPECT_EQ(trial.status, TrialStatus::kTimeout) << trial.reason;
-  EXPECT_EQ(testing::lines_of(log).size(), 2u);
+  EXPECT_EQ(test::lines_of(log).size(), 2u);
 }
 
 TEST_F(Live, ACandidateWhoseWorkerFailedItOnceIsJudgedByTheNext) {
@@ -222,13 +222,13 @@ TEST_F(Live, ACandidateWhoseWorkerFailedItOnceIsJudgedByTheNext) {
   for (const char* script : {"hang", "stop"}) {
     SCOPED_TRACE(script);
     std::filesystem::remove(marker);
-    LiveOptions options = options_for(
+    LiveOptions options = live_options(
         {std::string("do=") + script, "once=" + marker.string(), "log=" + log.string()});
     const bool hangs = std::string(script) == "hang";
     if (hangs) options.base_deadline = options.trial_limit = 10 * test::kBrief;
     if (!hangs) options.bench.stall_limit = 10 * test::kBrief;
     open(options);
-    begin(problem());
+    begin(vit_b_attention());
     evaluator->submit(0, {preset(), {}, true, true});
     const Trial trial = collect(1).at(0);
     EXPECT_EQ(trial.status, TrialStatus::kOk) << trial.reason;
@@ -240,21 +240,21 @@ TEST_F(Live, ARaceWhoseWorkerFailedItOnceIsHeldAgain) {
   for (const char* script : {"race hang", "race stop"}) {
     SCOPED_TRACE(script);
     std::filesystem::remove(marker);
-    LiveOptions options = options_for({std::string("do=") + script, "once=" + marker.string()});
+    LiveOptions options = live_options({std::string("do=") + script, "once=" + marker.string()});
     const bool hangs = std::string(script) == "race hang";
     if (hangs) options.race_limit = 10 * test::kBrief;
     if (!hangs) options.bench.stall_limit = 10 * test::kBrief;
     open(options);
-    begin(problem());
+    begin(vit_b_attention());
     const RaceResult result = evaluator->race({preset()}, 2, 0);
     EXPECT_EQ(result.status, TrialStatus::kOk) << result.reason;
   }
 }
 
 TEST_F(Live, AKernelThatTheMachineDidNotGetToCompileIsNoWinnersAndIsAskedForAgain) {
-  LiveOptions options = options_for({});
+  LiveOptions options = live_options({});
   open(options);
-  begin(problem());
+  begin(vit_b_attention());
   evaluator->submit(0, {preset(), {}, true, true});
   ASSERT_EQ(collect(1).at(0).status, TrialStatus::kOk);
   options.compile.worker_command[1] = "silent compile";
@@ -264,8 +264,8 @@ TEST_F(Live, AKernelThatTheMachineDidNotGetToCompileIsNoWinnersAndIsAskedForAgai
 }
 
 TEST_F(Live, RacesGiveEveryContestantATimingAndSamples) {
-  open(options_for({}));
-  begin(problem());
+  open(live_options({}));
+  begin(vit_b_attention());
   const auto trials = run(30);
   std::vector<Config> contestants;
   for (const auto& [id, trial] : trials) {
@@ -277,7 +277,7 @@ TEST_F(Live, RacesGiveEveryContestantATimingAndSamples) {
   ASSERT_EQ(result.status, TrialStatus::kOk) << result.reason;
   ASSERT_EQ(result.measurements.size(), 4u);
   EXPECT_EQ(result.cold_us[3].size(), 20u);
-  const double us = testing::fake_us(contestants[2]);
+  const double us = test::fake_us(contestants[2]);
   EXPECT_NEAR(result.measurements[2].cold.median_us, us, 0.002 * us);  // the noise of one sample
   const auto binary = evaluator->binary(contestants[0]);
   ASSERT_TRUE(binary);
@@ -287,10 +287,10 @@ TEST_F(Live, RacesGiveEveryContestantATimingAndSamples) {
 }
 
 TEST_F(Live, ARaceOfLongCallsHasTheTimeThatTheyNeed) {
-  LiveOptions options = options_for({"do=long calls"});
+  LiveOptions options = live_options({"do=long calls"});
   options.base_deadline = milliseconds(1);
   open(options);
-  begin(problem());
+  begin(vit_b_attention());
   const Config config = preset();
   evaluator->submit(0, {config, {}, true, true});
   EXPECT_EQ(collect(1).at(0).status, TrialStatus::kOk);
@@ -299,18 +299,18 @@ TEST_F(Live, ARaceOfLongCallsHasTheTimeThatTheyNeed) {
 }
 
 TEST_F(Live, SeveralDevicesShareTheCandidates) {
-  LiveOptions options = options_for({"do=slow", "log=" + (directory / "log").string(),
-                                     "count=" + (directory / "count").string()});
+  LiveOptions options = live_options({"do=slow", "log=" + (directory / "log").string(),
+                                      "count=" + (directory / "count").string()});
   options.devices = {0, 1, 2};
   open(options);
   EXPECT_EQ(std::filesystem::file_size(directory / "count"), 3u);
   EXPECT_GE(evaluator->worker_pids().size(), 3u);
-  begin(problem());
+  begin(vit_b_attention());
   run(30);
 }
 
 TEST_F(Live, ADeviceOfAnotherKindIsLeftOut) {
-  LiveOptions options = options_for({"start=other kind"});
+  LiveOptions options = live_options({"start=other kind"});
   options.devices = {0, 1};
   open(options);
   EXPECT_EQ(evaluator->device().sm_count, 132);
@@ -318,15 +318,15 @@ TEST_F(Live, ADeviceOfAnotherKindIsLeftOut) {
 }
 
 TEST_F(Live, NoDeviceIsSaidInOneLine) {
-  const Error error = error_of([&] { open(options_for({"start=no device"})); });
+  const Error error = error_of([&] { open(live_options({"start=no device"})); });
   EXPECT_EQ(error.code(), ErrorCode::kNoDevice);
   EXPECT_THAT(error.what(), HasSubstr("no CUDA-capable device"));
   EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
 }
 
 TEST_F(Live, ALostDeviceEndsTheRunWithoutBlamingTheCandidate) {
-  open(options_for({"start=lost later", "do=segv", "count=" + (directory / "count").string()}));
-  begin(problem());
+  open(live_options({"start=lost later", "do=segv", "count=" + (directory / "count").string()}));
+  begin(vit_b_attention());
   evaluator->submit(0, {preset(), {}, true, true});
   const Error error = error_of([&] {
     for (int i = 0; i < 600; ++i) ASSERT_FALSE(evaluator->wait(milliseconds(100)));
@@ -336,8 +336,8 @@ TEST_F(Live, ALostDeviceEndsTheRunWithoutBlamingTheCandidate) {
 }
 
 TEST_F(Live, StoppingEndsARaceAtOnce) {
-  open(options_for({}));
-  begin(problem());
+  open(live_options({}));
+  begin(vit_b_attention());
   stop = true;
   const Error error = error_of([&] { evaluator->race({preset()}, 10, 0); });
   EXPECT_EQ(error.code(), ErrorCode::kInterrupted);
@@ -345,8 +345,8 @@ TEST_F(Live, StoppingEndsARaceAtOnce) {
 
 TEST_F(Live, AKernelThatServesTwoProblemsIsCompiledOnce) {
   // Same shape of work, other batch: configs that take sizes as arguments share their kernel.
-  open(options_for({"log=" + (directory / "log").string()}));
-  begin(problem());
+  open(live_options({"log=" + (directory / "log").string()}));
+  begin(vit_b_attention());
   const Digest first = evaluator->key(preset());
   const Config config = preset();
   evaluator->submit(0, {config, {}, true, true});
@@ -355,7 +355,7 @@ TEST_F(Live, AKernelThatServesTwoProblemsIsCompiledOnce) {
   if (evaluator->key(config) != first) GTEST_SKIP() << "the default holds the batch as a constant";
   evaluator->submit(1, {config, {}, true, true});
   collect(1);
-  const auto lines = testing::lines_of(directory / "log");
+  const auto lines = test::lines_of(directory / "log");
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_THAT(lines[1], HasSubstr("known"));
 }

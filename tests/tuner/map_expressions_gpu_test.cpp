@@ -19,7 +19,7 @@
 #include "tests/generator/random_map.h"
 #include "tests/tuner/gpu_fixture.h"
 
-namespace vitune {
+namespace vitune::map_expressions_gpu_test {
 namespace {
 
 constexpr int kExpressions = 2000, kEach = 250, kPoints = 8;
@@ -148,4 +148,4 @@ TEST_F(MapExpressionsGpuTest, TwoThousandRandomOnesAreWhatFp64MakesOfThem) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::map_expressions_gpu_test

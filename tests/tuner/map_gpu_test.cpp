@@ -18,7 +18,7 @@
 #include "tests/tuner/judged_kernels.h"
 #include "tuner/judge/workload.h"
 
-namespace vitune {
+namespace vitune::map_gpu_test {
 namespace {
 
 // Maps that models ask for, with fewer images and channels; tails; each type; each way to reduce.
@@ -195,4 +195,4 @@ TEST_F(MapGpuTest, AResultInAnOperandsPlaceHasTheSameBits) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::map_gpu_test

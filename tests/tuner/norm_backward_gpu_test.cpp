@@ -16,7 +16,7 @@
 #include "generator/norm_backward/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::norm_backward_gpu_test {
 namespace {
 
 // Every type, every word, tails of columns and rows, rows of a warp's part and of many warps, rows
@@ -199,4 +199,4 @@ INSTANTIATE_TEST_SUITE_P(EachWait, NormBackwardUnorderedGpuTest, testing::Values
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::norm_backward_gpu_test

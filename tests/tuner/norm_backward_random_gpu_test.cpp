@@ -4,7 +4,7 @@
 #include "tests/generator/random_norm_backward.h"
 #include "tests/tuner/random_problems.h"
 
-namespace vitune {
+namespace vitune::norm_backward_random_gpu_test {
 namespace {
 
 class NormBackwardRandomGpuTest : public RandomProblemsGpuTest {};
@@ -19,4 +19,4 @@ TEST_F(NormBackwardRandomGpuTest, HundredsOfRandomProblemsMatchTheReference) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::norm_backward_random_gpu_test

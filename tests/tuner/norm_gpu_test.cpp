@@ -12,7 +12,7 @@
 #include "generator/norm/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::norm_gpu_test {
 namespace {
 
 // The largest rows and types that a thread holds much of, tails, one row, odd strides.
@@ -113,4 +113,4 @@ TEST_F(NormGpuTest, AMeanByARoundedReciprocalIsSeen) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::norm_gpu_test

@@ -12,7 +12,7 @@
 #include "generator/packed_attention/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::packed_attention_gpu_test {
 namespace {
 
 struct PackedCase {
@@ -198,4 +198,4 @@ INSTANTIATE_TEST_SUITE_P(Waits, PackedAttentionRacesGpuTest, testing::ValuesIn(k
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::packed_attention_gpu_test

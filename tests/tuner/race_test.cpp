@@ -126,9 +126,9 @@ TEST(Race, OneContestantWinsAlone) {
 
 // A timer with everything that real ones have: a ramp while clocks rise, drift, steps, rare
 // outliers that hit one sample, and noise.
-class SimulatedTimer {
+class RealisticTimer {
  public:
-  explicit SimulatedTimer(std::uint64_t seed) : random_(seed) {
+  explicit RealisticTimer(std::uint64_t seed) : random_(seed) {
     ramp_ = 0.1 * uniform();
     drift_ = 0.02 * (uniform() - 0.5);
     step_at_ = 200 * uniform();
@@ -156,7 +156,7 @@ TEST(Race, TheWinnerIsWithinOnePercentOfTheTruthOnANoisyTimer) {
   constexpr int kRounds = 30, kHeats = 4;
   int good = 0;
   for (int run = 0; run < kRuns; ++run) {
-    SimulatedTimer timer(static_cast<std::uint64_t>(run) + 1);
+    RealisticTimer timer(static_cast<std::uint64_t>(run) + 1);
     std::vector<double> truth;
     std::vector<RaceEntry> entries;
     for (int i = 0; i < 7; ++i) {

@@ -16,14 +16,14 @@
 namespace vitune {
 namespace {
 
-using testing::error_of;
+using test::error_of;
 using ::testing::HasSubstr;
 
-class RecordSample : public testing::Tune {
+class RecordSample : public test::Tune {
  protected:
   RecordSample() {
-    evaluator.make_space = [] { return testing::synthetic_space(); };
-    evaluator.preferred = testing::synthetic_space().configs[100];
+    evaluator.make_space = [] { return test::synthetic_space(); };
+    evaluator.preferred = test::synthetic_space().configs[100];
     options.strategy = Strategy::kLocal;
     options.record = directory_ / "sample.recording";
     options.record_sample = 40;
@@ -37,14 +37,14 @@ class RecordSample : public testing::Tune {
     return configs;
   }
 
-  testing::TemporaryDirectory directory_;
+  test::TemporaryDirectory directory_;
 };
 
 TEST_F(RecordSample, HoldsTheSampleAndTheWinner) {
   const TuneReport report = run();
   ASSERT_TRUE(report.outcomes[0].winner);
   const RecordedProblem problem = recorded();
-  const std::size_t size = testing::synthetic_space().size();
+  const std::size_t size = test::synthetic_space().size();
   EXPECT_EQ(problem.space_size, static_cast<std::int64_t>(size));
   ASSERT_EQ(problem.drawn.size(), problem.trials.size());
   EXPECT_EQ(drawn(problem).size(), 40u);
@@ -91,7 +91,7 @@ TEST_F(RecordSample, WithoutAWinnerNothingIsRecorded) {
 }
 
 TEST_F(RecordSample, OfTheWholeSpaceHasAllOfIt) {
-  evaluator.make_space = [] { return testing::FakeEvaluator::small_space(); };
+  evaluator.make_space = [] { return test::FakeEvaluator::small_space(); };
   evaluator.preferred.reset();
   options.record_sample = 1000;
   run();
@@ -101,7 +101,7 @@ TEST_F(RecordSample, OfTheWholeSpaceHasAllOfIt) {
 
 TEST(RecordSampleOptions, ContradictionsAreRefused) {
   TuneOptions options;
-  options.problems = {testing::problem()};
+  options.problems = {test::problem()};
   options.record = "r";
   options.record_sample = 5;
   EXPECT_NO_THROW(check_options(options));

@@ -20,13 +20,13 @@ namespace vitune {
 namespace {
 
 using nlohmann::json;
-using testing::error_of;
+using test::error_of;
 using ::testing::HasSubstr;
 
 // A sweep over `count` candidates of the synthetic space with figures as a worker would report
 // them.
 RecordedProblem sweep(const std::string& text, std::size_t count, std::uint64_t seed) {
-  const SearchSpace space = testing::synthetic_space();
+  const SearchSpace space = test::synthetic_space();
   RecordedProblem problem;
   problem.name = "problem " + text;
   problem.text = text;
@@ -37,13 +37,13 @@ RecordedProblem sweep(const std::string& text, std::size_t count, std::uint64_t 
     trial.origin = Origin::kReplayed;
     trial.compile = {static_cast<int>(40 + i % 200), static_cast<int>(i % 7 == 0 ? i : 0),
                      static_cast<std::int64_t>(1024 * (i % 200)), 150};
-    const auto cost = testing::synthetic_cost(space, i, seed);
+    const auto cost = test::synthetic_cost(space, i, seed);
     if (cost) {
-      const double noise = 0.002 + 0.01 * testing::noise(seed, 77, i);
+      const double noise = 0.002 + 0.01 * test::noise(seed, 77, i);
       trial.measurement.cold = {*cost, *cost * (1 - noise), *cost * (1 + noise), 10};
       trial.measurement.warm = {*cost * 0.8, *cost * 0.79, *cost * 0.81, 30};
-      trial.error = {1e-3 * (1 + testing::noise(seed, 78, i)),
-                     1e-5 * (1 + testing::noise(seed, 79, i)), 4e-3, 5e-5};
+      trial.error = {1e-3 * (1 + test::noise(seed, 78, i)), 1e-5 * (1 + test::noise(seed, 79, i)),
+                     4e-3, 5e-5};
     } else {
       trial.status = i % 2 == 0 ? TrialStatus::kPruned : TrialStatus::kCrash;
       trial.reason = "spills " + std::to_string(i % 50) + " bytes";
@@ -55,7 +55,7 @@ RecordedProblem sweep(const std::string& text, std::size_t count, std::uint64_t 
 
 Recording recording(std::size_t problems, std::size_t candidates) {
   Recording result;
-  result.device = testing::fake_device();
+  result.device = test::fake_device();
   result.device.uuid.clear();
   result.compiler_version = "nvrtc 13.0 0123456789ab";
   result.template_digest = std::string(64, 'a');
@@ -140,7 +140,7 @@ TEST(Recording, PuttingAProblemAgainReplacesIt) {
 }
 
 TEST(Recording, SavesAtomicallyAndLeavesNoTemporaryFile) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   const auto path = directory / "a.recording";
   recording(1, 10).save(path);
   recording(2, 10).save(path);
@@ -149,14 +149,14 @@ TEST(Recording, SavesAtomicallyAndLeavesNoTemporaryFile) {
 }
 
 TEST(Recording, SayingWhatIsWrongWithAnUnwritablePlace) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   const auto path = directory / "absent" / "a.recording";
   const Error error = error_of([&] { recording(1, 2).save(path); });
   EXPECT_THAT(error.what(), HasSubstr(path.string()));
 }
 
 TEST(Recording, WhatIsNoRegularFileIsRefusedAtOnce) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   ASSERT_EQ(mkfifo((directory / "fifo").c_str(), 0600), 0);
   for (const auto& path : {directory / "missing", directory / "fifo", std::filesystem::path("/")}) {
     const Error error = error_of([&] { Recording::load(path); });
@@ -166,7 +166,7 @@ TEST(Recording, WhatIsNoRegularFileIsRefusedAtOnce) {
 }
 
 TEST(Recording, ALackOfDescriptorsIsNotTakenForAMissingFile) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   recording(1, 2).save(directory / "a.recording");
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);

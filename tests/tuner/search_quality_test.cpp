@@ -21,7 +21,7 @@
 namespace vitune {
 namespace {
 
-constexpr unsigned kSeeds = 8;
+constexpr unsigned kSeedsPerProblem = 8;
 
 struct Found {
   double loss = 0;  // to the best of the space
@@ -53,7 +53,7 @@ std::pair<Found, Found> searches(const std::string& file, Objective objective) {
   std::atomic<bool> stop{false};
   ReplayEvaluator replay(recording, nullptr, {}, stop);
   Found mean, most;
-  const double count = static_cast<double>(kSeeds * recording.problems.size());
+  const double count = static_cast<double>(kSeedsPerProblem * recording.problems.size());
   for (const RecordedProblem& problem : recording.problems) {
     const SearchSpace space = replay.space(parse_problem(problem.text));
     std::map<Config, double> times;
@@ -61,7 +61,7 @@ std::pair<Found, Found> searches(const std::string& file, Objective objective) {
       if (trial.status != TrialStatus::kOk) continue;
       times[trial.config] = trial.measurement.by(objective).median_us;
     }
-    for (unsigned seed = 1; seed <= kSeeds; ++seed) {
+    for (unsigned seed = 1; seed <= kSeedsPerProblem; ++seed) {
       const Found one = search(space, times, seed);
       mean.loss += one.loss / count;
       mean.trials += one.trials / count;

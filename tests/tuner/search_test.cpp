@@ -15,9 +15,9 @@
 namespace vitune {
 namespace {
 
-using testing::synthetic_cost;
-using testing::synthetic_space;
-using testing::trials_to_reach;
+using test::synthetic_cost;
+using test::synthetic_space;
+using test::trials_to_reach;
 
 constexpr int kSeeds = 50;
 

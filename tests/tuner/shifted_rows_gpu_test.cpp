@@ -25,7 +25,7 @@
 #include "generator/source.h"
 #include "templates/attention/params.cuh"
 
-namespace vitune {
+namespace vitune::shifted_rows_gpu_test {
 namespace {
 
 constexpr int kRows = 16;  // of one warp
@@ -259,4 +259,4 @@ TEST_F(ShiftedRowsGpuTest, EveryKeyArrivesForEveryPhaseAndNothingElseIsRead) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::shifted_rows_gpu_test

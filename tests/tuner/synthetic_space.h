@@ -14,7 +14,7 @@
 
 #include "tuner/search/search.h"
 
-namespace vitune::testing {
+namespace vitune::test {
 
 // A number in [0, 1) that depends on nothing but its arguments.
 inline double noise(std::uint64_t seed, std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0,
@@ -114,4 +114,4 @@ inline std::size_t trials_to_reach(SearchStrategy& strategy, double share,
   return trials + 1;
 }
 
-}  // namespace vitune::testing
+}  // namespace vitune::test

@@ -14,9 +14,7 @@
 #include "core/error.h"
 #include "tests/temporary_directory.h"
 
-namespace vitune::testing {
-
-using test::TemporaryDirectory;
+namespace vitune::test {
 
 inline std::vector<std::string> fake_bench_command(const std::vector<std::string>& options = {}) {
   std::vector<std::string> command = {VITUNE_FAKE_WORKER, "bench"};
@@ -63,4 +61,4 @@ Error error_of(Action action) {
   return Error(ErrorCode::kFailure, "");
 }
 
-}  // namespace vitune::testing
+}  // namespace vitune::test

@@ -11,13 +11,13 @@
 namespace vitune {
 namespace {
 
-using testing::error_of;
-using testing::fake_us;
-using testing::FakeEvaluator;
-using testing::fastest;
+using test::error_of;
+using test::fake_us;
+using test::FakeEvaluator;
+using test::fastest;
+using test::problem;
+using test::Tune;
 using ::testing::HasSubstr;
-using testing::problem;
-using testing::Tune;
 
 TEST_F(Tune, PrunedAndFailedCandidatesAreRowsAndNeverWin) {
   evaluator.judge = [](const Config& config) {

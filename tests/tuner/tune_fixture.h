@@ -14,7 +14,7 @@
 #include "tests/tuner/test_support.h"
 #include "tuner/loop/tuner.h"
 
-namespace vitune::testing {
+namespace vitune::test {
 
 inline NamedProblem problem(
     const std::string& text = "attention bf16 b=32 h=12 nq=197 nk=197 d=64 layout=packed") {
@@ -58,4 +58,4 @@ inline Config fastest() {
       [](const Config& a, const Config& b) { return fake_us(a) < fake_us(b); });
 }
 
-}  // namespace vitune::testing
+}  // namespace vitune::test

@@ -24,8 +24,8 @@ namespace vitune {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::fake_bench_command;
-using testing::fake_compile_command;
+using test::fake_bench_command;
+using test::fake_compile_command;
 using ::testing::HasSubstr;
 
 constexpr int kKills = 20;  // a long run raises it
@@ -59,23 +59,23 @@ class TuneProcess : public ::testing::Test {
   }
   ProblemKey key() const { return {"attention", options.problems[0].problem->text()}; }
 
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   TuneOptions options;
   std::atomic<bool> stop{false};
   std::string messages;
 };
 
 TEST_F(TuneProcess, TunesThroughWorkersIntoADatabaseFile) {
-  const int children_before = testing::children();
-  const auto descriptors_before = testing::open_descriptors();
+  const int children_before = test::children();
+  const auto descriptors_before = test::open_descriptors();
   const TuneReport report = run();
   ASSERT_TRUE(report.outcomes[0].winner) << messages;
-  EXPECT_EQ(report.device.key(), testing::fake_device().key());
+  EXPECT_EQ(report.device.key(), test::fake_device().key());
   LayeredStore store = open();
   EXPECT_TRUE(store.user().find_binary(report.outcomes[0].winner->kernel_key));
   EXPECT_TRUE(run().outcomes[0].resumed);
-  EXPECT_EQ(testing::children(), children_before);
-  EXPECT_LE(testing::open_descriptors(), descriptors_before + 2);  // the store that is open here
+  EXPECT_EQ(test::children(), children_before);
+  EXPECT_LE(test::open_descriptors(), descriptors_before + 2);  // the store that is open here
 }
 
 TEST_F(TuneProcess, BadCandidatesAmongGoodOnesAreBlockedAndAWinnerIsFound) {
@@ -84,7 +84,7 @@ TEST_F(TuneProcess, BadCandidatesAmongGoodOnesAreBlockedAndAWinnerIsFound) {
   const TuneReport report = run();
   ASSERT_TRUE(report.outcomes[0].winner || !report.outcomes[0].message.empty());
   LayeredStore store = open();
-  const DeviceInfo device = testing::fake_device();
+  const DeviceInfo device = test::fake_device();
   std::size_t crashed = 0;
   for (const Trial& trial : store.user().trials(device, key())) {
     if (trial.status != TrialStatus::kCrash) continue;
@@ -98,7 +98,7 @@ TEST_F(TuneProcess, BadCandidatesAmongGoodOnesAreBlockedAndAWinnerIsFound) {
 
 // Waits until a tune gave its bench worker that many jobs; whether it did.
 bool gives_jobs(const std::filesystem::path& log, std::size_t jobs) {
-  return test::soon([&] { return testing::lines_of(log).size() >= jobs; });
+  return test::soon([&] { return test::lines_of(log).size() >= jobs; });
 }
 
 TEST_F(TuneProcess, SettingTheStopFlagEndsEverythingWithinTwoSeconds) {
@@ -121,10 +121,10 @@ TEST_F(TuneProcess, SettingTheStopFlagEndsEverythingWithinTwoSeconds) {
     stopper.join();
     fastest = std::min(fastest, ended - stopped);
     EXPECT_TRUE(report.interrupted);
-    EXPECT_EQ(testing::children(), 0);
+    EXPECT_EQ(test::children(), 0);
     LayeredStore store = open();
-    EXPECT_TRUE(store.user().open_attempts(testing::fake_device()).empty());
-    EXPECT_GE(store.user().trials(testing::fake_device(), key()).size(), 20U);
+    EXPECT_TRUE(store.user().open_attempts(test::fake_device()).empty());
+    EXPECT_GE(store.user().trials(test::fake_device(), key()).size(), 20U);
   }
   EXPECT_LT(fastest, milliseconds(2000));
 }
@@ -148,7 +148,7 @@ TEST_F(TuneProcess, KilledAtRandomMomentsItLosesNothingAndRepeatsNothing) {
   const auto log = directory / "log";
   options.bench_worker_command = fake_bench_command({"do=slow", "log=" + log.string()});
   options.budget.trials = 3000;
-  const DeviceInfo device = testing::fake_device();
+  const DeviceInfo device = test::fake_device();
   std::mt19937_64 random(1);
   std::map<Config, Trial> committed;
   for (int round = 0; round < kKills; ++round) {
@@ -171,7 +171,7 @@ TEST_F(TuneProcess, KilledAtRandomMomentsItLosesNothingAndRepeatsNothing) {
       ASSERT_TRUE(now.contains(config)) << "lost " << config.text();
       EXPECT_EQ(now.at(config), trial);
     }
-    for (const std::string& line : testing::lines_of(log)) {
+    for (const std::string& line : test::lines_of(log)) {
       if (line.find("verify") == std::string::npos) continue;
       const Config config = Config::parse(line.substr(line.find(' ', line.find(' ') + 1) + 1));
       EXPECT_FALSE(committed.contains(config)) << "repeated " << config.text();
@@ -204,7 +204,7 @@ TEST_F(TuneProcess, WinnersAreVerifiedAgainAndAWrongOneLosesItsTrust) {
   ASSERT_TRUE(report.outcomes[0].winner);
   LayeredStore store = open();
   EXPECT_TRUE(verify(store).failed.empty());
-  const DeviceInfo device = testing::fake_device();
+  const DeviceInfo device = test::fake_device();
   EXPECT_TRUE(store.user().find_winner(device, key(), Objective::kCold)->verified);
   options.bench_worker_command = fake_bench_command({"do=wrong"});
   ASSERT_EQ(verify(store).failed.size(), 1u);
@@ -214,14 +214,14 @@ TEST_F(TuneProcess, WinnersAreVerifiedAgainAndAWrongOneLosesItsTrust) {
 
 TEST_F(TuneProcess, AnImportedWinnerIsVerifiedMeasuredAndGetsItsBinary) {
   run();
-  std::string json;
+  std::string exported;
   {
     LayeredStore store = open();
-    json = store.user().export_json();
+    exported = store.user().export_json();
   }
   LayeredStore other(Store::in_memory(), nullptr);
-  other.user().import_json(json);
-  const DeviceInfo device = testing::fake_device();
+  other.user().import_json(exported);
+  const DeviceInfo device = test::fake_device();
   ASSERT_FALSE(other.user().find_winner(device, key(), Objective::kCold)->verified);
   EXPECT_TRUE(verify(other).failed.empty());
   const auto winner = other.user().find_winner(device, key(), Objective::kCold);
@@ -233,7 +233,7 @@ TEST_F(TuneProcess, AnImportedWinnerIsVerifiedMeasuredAndGetsItsBinary) {
 // Times of a stranger, or of other kernels, say nothing of this kernel here.
 TEST_F(TuneProcess, AVerifiedWinnerOfElsewhereOrOfOtherKernelsIsTimedAndDoesNotEndTheNextSearch) {
   const Winner good = *run().outcomes[0].winner;
-  const DeviceInfo device = testing::fake_device();
+  const DeviceInfo device = test::fake_device();
   for (const bool imported : {true, false}) {
     SCOPED_TRACE(imported);
     LayeredStore other(Store::in_memory(), nullptr);
@@ -257,7 +257,7 @@ TEST_F(TuneProcess, AVerifiedWinnerOfElsewhereOrOfOtherKernelsIsTimedAndDoesNotE
 
 TEST_F(TuneProcess, AWinnerKeyedByTheRuleOfBeforeIsVerifiedAsTheSameKernel) {
   Winner winner = *run().outcomes[0].winner;
-  const DeviceInfo device = testing::fake_device();
+  const DeviceInfo device = test::fake_device();
   const Problem& problem = *options.problems[0].problem;
   const CompileRequest request = problem.op().request(problem, winner.config, device.arch());
   Trial trial = *open().user().find_trial(device, key(), winner.config);
@@ -281,7 +281,7 @@ TEST_F(TuneProcess, AWinnerKeyedByTheRuleOfBeforeIsVerifiedAsTheSameKernel) {
 
 TEST_F(TuneProcess, AWinnerWhoseKernelCannotBeCompiledNowStaysWhatItIs) {
   const Winner good = *run().outcomes[0].winner;
-  const DeviceInfo device = testing::fake_device();
+  const DeviceInfo device = test::fake_device();
   const auto trial = open().user().find_trial(device, key(), good.config);
   options.compile_worker_command[1] = "dying compile";
   options.compile_worker_command.emplace_back("at=vitune_attention_forward");
@@ -295,7 +295,7 @@ TEST_F(TuneProcess, AWinnerWhoseKernelCannotBeCompiledNowStaysWhatItIs) {
 
 TEST_F(TuneProcess, WhatAnyLayerBlocksIsNotLaunched) {
   const Winner good = *run().outcomes[0].winner;
-  const DeviceInfo device = testing::fake_device();
+  const DeviceInfo device = test::fake_device();
   auto site = Store::in_memory();
   site->block(
       {good.kernel_key, device.key(), device.driver_version, TrialStatus::kTimeout, "hung"});
@@ -312,8 +312,8 @@ TEST_F(TuneProcess, WhatAnyLayerBlocksIsNotLaunched) {
 
 TEST_F(TuneProcess, AnImportOutsideTheSpaceFailsUncompiledAndTheNextImportTakesItsPlace) {
   const Winner good = *run().outcomes[0].winner;
-  const std::string json = open().user().export_json(false);
-  const DeviceInfo device = testing::fake_device();
+  const std::string exported = open().user().export_json(false);
+  const DeviceInfo device = test::fake_device();
   const auto with = [&](const char* name, std::int64_t value) {
     Config config = good.config;
     config.set(name, value);
@@ -340,7 +340,7 @@ TEST_F(TuneProcess, AnImportOutsideTheSpaceFailsUncompiledAndTheNextImportTakesI
     const auto failed = other.user().find_winner(device, key(), Objective::kCold);
     EXPECT_FALSE(failed->verified);
     EXPECT_EQ(failed->origin, Origin::kImported);
-    other.user().import_json(json);
+    other.user().import_json(exported);
     EXPECT_EQ(other.user().find_winner(device, key(), Objective::kCold)->config, good.config);
   }
 }
@@ -353,18 +353,18 @@ TEST_F(TuneProcess, AConfigFromBeforeATunableExistedIsStillJudged) {
   }
   LayeredStore other(Store::in_memory(), nullptr);
   winner.config = older;
-  other.user().promote(testing::fake_device(), key(), winner, nullptr);
+  other.user().promote(test::fake_device(), key(), winner, nullptr);
   EXPECT_TRUE(verify(other).failed.empty()) << messages;
 }
 
 TEST_F(TuneProcess, AnImportThatFailsItsJudgementStaysAnImport) {
   run();
-  const std::string json = open().user().export_json(false);
+  const std::string exported = open().user().export_json(false);
   LayeredStore other(Store::in_memory(), nullptr);
-  other.user().import_json(json);
+  other.user().import_json(exported);
   options.bench_worker_command = fake_bench_command({"do=wrong"});
   EXPECT_EQ(verify(other).failed.size(), 1u);
-  const auto winner = other.user().find_winner(testing::fake_device(), key(), Objective::kCold);
+  const auto winner = other.user().find_winner(test::fake_device(), key(), Objective::kCold);
   EXPECT_EQ(winner->origin, Origin::kImported);
   EXPECT_FALSE(winner->verified);
 }
@@ -372,7 +372,7 @@ TEST_F(TuneProcess, AnImportThatFailsItsJudgementStaysAnImport) {
 TEST_F(TuneProcess, VerifyingLeavesNoTrialWithoutTimes) {
   const Config config = run().outcomes[0].winner->config;
   LayeredStore store = open();
-  const DeviceInfo device = testing::fake_device();
+  const DeviceInfo device = test::fake_device();
   const auto before = store.user().find_trial(device, key(), config);
   EXPECT_TRUE(verify(store).failed.empty());
   EXPECT_EQ(store.user().find_trial(device, key(), config), before);

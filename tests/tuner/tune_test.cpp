@@ -15,13 +15,13 @@
 namespace vitune {
 namespace {
 
-using testing::error_of;
-using testing::fake_us;
-using testing::FakeEvaluator;
-using testing::fastest;
+using test::error_of;
+using test::fake_us;
+using test::FakeEvaluator;
+using test::fastest;
+using test::problem;
+using test::Tune;
 using ::testing::HasSubstr;
-using testing::problem;
-using testing::Tune;
 
 TEST_F(Tune, ASweepFindsTheFastestAndStoresItWithItsEvidence) {
   const TuneReport report = run();
@@ -106,8 +106,8 @@ TEST_F(Tune, ALargerBudgetContinuesWhereTheSmallerOneEnded) {
 }
 
 TEST_F(Tune, ALargerBudgetOfTimeContinuesWhereTheSmallerOneEnded) {
-  evaluator.make_space = [] { return testing::synthetic_space(); };
-  evaluator.preferred = testing::synthetic_space().configs[100];
+  evaluator.make_space = [] { return test::synthetic_space(); };
+  evaluator.preferred = test::synthetic_space().configs[100];
   evaluator.on_submit = [](std::size_t) { usleep(5000); };
   for (const Strategy strategy : {Strategy::kRandom, Strategy::kLocal}) {
     options.strategy = strategy;
@@ -144,8 +144,8 @@ TEST_F(Tune, ALocalSearchWithoutABudgetGoesOnAfterASmallOne) {
 }
 
 TEST_F(Tune, ATimeBudgetEndsTheSearchAndTheRaceStillRuns) {
-  evaluator.make_space = [] { return testing::synthetic_space(); };
-  evaluator.preferred = testing::synthetic_space().configs[100];
+  evaluator.make_space = [] { return test::synthetic_space(); };
+  evaluator.preferred = test::synthetic_space().configs[100];
   options.strategy = Strategy::kRandom;
   options.budget.time = std::chrono::seconds(1);
   evaluator.on_submit = [](std::size_t) { usleep(5000); };
@@ -163,15 +163,15 @@ TEST_F(Tune, ATimeBudgetEndsTheSearchAndTheRaceStillRuns) {
 }
 
 TEST_F(Tune, LocalSearchNeedsAFractionOfTheSpaceAndComesClose) {
-  evaluator.make_space = [] { return testing::synthetic_space(); };
-  const SearchSpace space = testing::synthetic_space();
+  evaluator.make_space = [] { return test::synthetic_space(); };
+  const SearchSpace space = test::synthetic_space();
   evaluator.preferred = space.configs[space.size() / 3];
   double best = INFINITY;
   for (std::size_t i = 0; i < space.size(); ++i) {
-    if (const auto us = testing::synthetic_cost(space, i, 6)) best = std::min(best, *us);
+    if (const auto us = test::synthetic_cost(space, i, 6)) best = std::min(best, *us);
   }
   evaluator.judge = [&](const Config& config) {
-    const auto us = testing::synthetic_cost(space, *space.find(config), 6);
+    const auto us = test::synthetic_cost(space, *space.find(config), 6);
     return us ? std::pair(TrialStatus::kOk, *us) : std::pair(TrialStatus::kPruned, 0.0);
   };
   options.strategy = Strategy::kLocal;
@@ -212,8 +212,8 @@ TEST_F(Tune, TheWarmObjectiveHasItsOwnWinner) {
 }
 
 TEST_F(Tune, ReportsProgressTenTimesASecondAtMostWithTheBestSoFar) {
-  evaluator.make_space = [] { return testing::synthetic_space(); };
-  evaluator.preferred = testing::synthetic_space().configs[0];
+  evaluator.make_space = [] { return test::synthetic_space(); };
+  evaluator.preferred = test::synthetic_space().configs[0];
   options.strategy = Strategy::kRandom;
   options.budget.trials = 400;
   evaluator.on_submit = [](std::size_t) { usleep(2000); };
@@ -261,7 +261,7 @@ TEST_F(Tune, ProblemsThatShareKernelsAndTakeMostOfAModelsTimeAreTunedFirst) {
 }
 
 TEST_F(Tune, RecordsASweepThatReplaysToTheSameWinner) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   options.record = directory / "sweep.recording";
   evaluator.race_noise = 1e-4;
   const TuneReport measured = run();
@@ -292,7 +292,7 @@ TEST_F(Tune, RecordsASweepThatReplaysToTheSameWinner) {
 // A recording of the default config of one problem.
 Recording small_recording(const NamedProblem& named) {
   Recording recording;
-  recording.device = testing::fake_device();
+  recording.device = test::fake_device();
   recording.compiler_version = "nvrtc 13.0 0123456789ab";
   Trial trial;
   trial.config = default_config(*named.problem, recording.device);
@@ -309,7 +309,7 @@ TEST_F(Tune, AReplayedWinnerWhoseKernelTheMachineDidNotGetToCompileIsNotStored) 
   compile.wall_limit = test::kBrief;
   for (const bool stalls : {true, false}) {
     SCOPED_TRACE(stalls);
-    compile.worker_command = testing::fake_compile_command();
+    compile.worker_command = test::fake_compile_command();
     if (stalls) compile.worker_command[1] = "silent compile";
     if (!stalls) compile.wall_limit = test::kPatience;
     ReplayEvaluator replay(small_recording(problem()), std::make_unique<CompilePool>(compile), {},
@@ -327,7 +327,7 @@ TEST_F(Tune, AReplayedWinnerWhoseKernelTheMachineDidNotGetToCompileIsNotStored) 
 TEST_F(Tune, RecordingSweepsWhatAPruneTookAway) {
   run();
   user().prune(20);
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   options.record = directory / "sweep.recording";
   EXPECT_FALSE(run().outcomes[0].resumed);
   EXPECT_EQ(Recording::load(*options.record).problems.at(0).trials.size(), 96u);
@@ -335,7 +335,7 @@ TEST_F(Tune, RecordingSweepsWhatAPruneTookAway) {
 }
 
 TEST_F(Tune, AReplayedWinnerDoesNotBlockARealTune) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   options.record = directory / "sweep.recording";
   run();
   ReplayEvaluator replay(Recording::load(*options.record), nullptr, {}, stop);
@@ -355,7 +355,7 @@ TEST_F(Tune, AReplayedWinnerDoesNotBlockARealTune) {
 }
 
 TEST_F(Tune, AReplayOfAnUnknownProblemNamesThoseThatAreRecorded) {
-  testing::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   options.record = directory / "sweep.recording";
   run();
   ReplayEvaluator replay(Recording::load(*options.record), nullptr, {}, stop);

@@ -37,9 +37,8 @@ class TuneTogether : public ::testing::Test {
     options.strategy = Strategy::kRandom;
     options.budget.trials = 30;
     options.compile_workers = 1;
-    options.compile_worker_command = testing::fake_compile_command();
-    options.bench_worker_command =
-        testing::fake_bench_command({"do=slow", "log=" + jobs().string()});
+    options.compile_worker_command = test::fake_compile_command();
+    options.bench_worker_command = test::fake_bench_command({"do=slow", "log=" + jobs().string()});
   }
   ~TuneTogether() override {
     for (const pid_t pid : children_) end(pid, SIGKILL);
@@ -77,7 +76,7 @@ class TuneTogether : public ::testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   bool is_searching() const {
-    return test::soon([this] { return testing::lines_of(jobs()).size() >= 3; });
+    return test::soon([this] { return test::lines_of(jobs()).size() >= 3; });
   }
   // tune() in this process; once it waits for another one, `when_waiting` is called.
   TuneReport run(const std::function<void()>& when_waiting) {
@@ -93,7 +92,7 @@ class TuneTogether : public ::testing::Test {
         stop_);
   }
 
-  testing::TemporaryDirectory directory_;
+  test::TemporaryDirectory directory_;
   TuneOptions options;
   std::atomic<bool> stop_{false};
   std::string messages_;

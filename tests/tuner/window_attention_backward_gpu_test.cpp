@@ -16,7 +16,7 @@
 #include "generator/window_attention_backward/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::window_attention_backward_gpu_test {
 namespace {
 
 struct GradientCase {
@@ -278,4 +278,4 @@ TEST_F(WindowAttentionBackwardRunsGpuTest, TwoRunsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::window_attention_backward_gpu_test

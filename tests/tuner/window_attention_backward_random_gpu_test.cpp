@@ -12,7 +12,7 @@
 #include "tests/generator/random_window_attention_backward.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::window_attention_backward_random_gpu_test {
 namespace {
 
 constexpr std::size_t kRandomProblems = 120, kEmulatedProblems = 6;
@@ -51,4 +51,4 @@ TEST_F(WindowAttentionBackwardRandomGpuTest, RandomProblemsMatchTheReference) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::window_attention_backward_random_gpu_test

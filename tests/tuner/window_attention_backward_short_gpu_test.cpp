@@ -13,7 +13,7 @@
 #include "generator/window_attention_backward/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::window_attention_backward_short_gpu_test {
 namespace {
 
 struct Blocks {
@@ -139,4 +139,4 @@ INSTANTIATE_TEST_SUITE_P(EachWait, WindowAttentionBackwardShortUnorderedGpuTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::window_attention_backward_short_gpu_test

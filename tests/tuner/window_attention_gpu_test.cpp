@@ -12,7 +12,7 @@
 #include "generator/window_attention/operator.h"
 #include "tests/tuner/judged_kernels.h"
 
-namespace vitune {
+namespace vitune::window_attention_gpu_test {
 namespace {
 
 struct WindowCase {
@@ -144,4 +144,4 @@ TEST_F(WindowAttentionGpuTest, CtasThatWalkMatchTheReference) {
 }
 
 }  // namespace
-}  // namespace vitune
+}  // namespace vitune::window_attention_gpu_test

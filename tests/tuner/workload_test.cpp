@@ -18,7 +18,7 @@
 namespace vitune {
 namespace {
 
-AttentionProblem problem(const std::string& words) {
+AttentionProblem parsed(const std::string& words) {
   return AttentionProblem::parse("attention " + words);
 }
 
@@ -56,7 +56,7 @@ TEST(Workload, TensorsShareAnAllocationExactlyWhereTheCallersDo) {
       {"bf16 b=2 h=3 n=17 d=64 lse bias=bf16:17x17 mask=bool:2x1x1x17", 5, true, true},
   };
   for (const SharingCase& c : cases) {
-    const WorkloadPlan plan = plan_of(problem(c.words));
+    const WorkloadPlan plan = plan_of(parsed(c.words));
     EXPECT_EQ(plan.allocations.size(), c.allocations) << c.words;
     EXPECT_EQ(allocation(plan, kTensorQ) == allocation(plan, kTensorK), c.qk_shared) << c.words;
     EXPECT_EQ(allocation(plan, kTensorK) == allocation(plan, kTensorV), c.kv_shared) << c.words;
@@ -65,7 +65,7 @@ TEST(Workload, TensorsShareAnAllocationExactlyWhereTheCallersDo) {
 }
 
 TEST(Workload, PackedViewsStartOneAfterTheOther) {
-  const WorkloadPlan plan = plan_of(problem("bf16 b=8 h=16 hkv=4 n=100 d=64"));
+  const WorkloadPlan plan = plan_of(parsed("bf16 b=8 h=16 hkv=4 n=100 d=64"));
   const std::int64_t q = plan.tensors[kTensorQ]->offset;
   EXPECT_EQ(q, kGuardBytes);
   EXPECT_EQ(plan.tensors[kTensorK]->offset, q + 16 * 64 * 2);
@@ -78,7 +78,7 @@ TEST(Workload, EveryOperandHasGuardsOnBothSidesAndThePromisedAlignment) {
        {"bf16 b=2 h=3 n=17 d=64 lse bias=fp32:1x3x17x17 mask=bool:17x17",
         "fp16 b=1 h=1 nq=1 nk=5 d=8 layout=bhnd lse", "bf16 b=3 h=2 n=9 d=72 layout=bnhd o=bhnd"}) {
     for (const std::int64_t align : {2, 4, 8, 16}) {
-      const AttentionProblem p = problem(std::string(words) + " align=" + std::to_string(align));
+      const AttentionProblem p = parsed(std::string(words) + " align=" + std::to_string(align));
       const WorkloadPlan plan = plan_of(p);
       const std::vector<std::pair<int, std::int64_t>> ends = {
           {kTensorQ, p.q_extent() * 2},
@@ -105,7 +105,7 @@ TEST(Workload, EveryOperandHasGuardsOnBothSidesAndThePromisedAlignment) {
 }
 
 TEST(Workload, OperandsThatAreNotAskedForHaveNoPlace) {
-  const WorkloadPlan plan = plan_of(problem("bf16 b=2 h=3 n=17 d=64"));
+  const WorkloadPlan plan = plan_of(parsed("bf16 b=2 h=3 n=17 d=64"));
   EXPECT_FALSE(plan.tensors[kTensorLse]);
   EXPECT_FALSE(plan.tensors[kTensorBias]);
   EXPECT_FALSE(plan.tensors[kTensorMask]);
@@ -114,7 +114,7 @@ TEST(Workload, OperandsThatAreNotAskedForHaveNoPlace) {
 TEST(Workload, ExtremeLogitsAreWideAndFarBelowZero) {
   for (const char* words : {"bf16 b=1 h=1 n=9 d=8", "fp16 b=1 h=1 n=9 d=64",
                             "bf16 b=1 h=1 n=9 d=128 scale=1", "fp16 b=1 h=1 n=9 d=40 scale=0.01"}) {
-    const AttentionProblem p = problem(words);
+    const AttentionProblem p = parsed(words);
     const Fill q = fill_of(p, "extreme", kTensorQ), k = fill_of(p, "extreme", kTensorK);
     const double d = static_cast<double>(p.d);
     // Per row, over keys: scale * sum of q_i y_i with unit normal y.
@@ -123,24 +123,24 @@ TEST(Workload, ExtremeLogitsAreWideAndFarBelowZero) {
     EXPECT_EQ(k.deviation, 1) << words;
     EXPECT_NEAR(p.scale * d * q.mean * k.mean, -40, 1e-9) << words;
   }
-  const AttentionProblem p = problem("bf16 b=1 h=1 n=9 d=8");
+  const AttentionProblem p = parsed("bf16 b=1 h=1 n=9 d=8");
   EXPECT_NE(fill_of(p, "extreme", kTensorQ).seed, fill_of(p, kNormalDraw, kTensorQ).seed);
 }
 
 TEST(Workload, MaskedBiasesStandBesideNoLogits) {
-  const AttentionProblem p = problem("bf16 b=1 h=1 n=9 d=8 bias=fp32:1x1x9x9");
+  const AttentionProblem p = parsed("bf16 b=1 h=1 n=9 d=8 bias=fp32:1x1x9x9");
   EXPECT_EQ(fill_of(p, "masked", kTensorBias).masked_share, 0.5);
   EXPECT_EQ(fill_of(p, "masked", kTensorQ).mean, 0);
   EXPECT_EQ(fill_of(p, "masked", kTensorQ).deviation, 0);
 }
 
 TEST(Workload, InputsStayInTheRangeOfFp16HoweverSmallTheScale) {
-  const Fill q = fill_of(problem("fp16 b=1 h=1 n=9 d=64 scale=1e-9"), "extreme", kTensorQ);
+  const Fill q = fill_of(parsed("fp16 b=1 h=1 n=9 d=64 scale=1e-9"), "extreme", kTensorQ);
   EXPECT_LT(std::abs(q.mean) + 6 * q.deviation, 65504);
 }
 
 TEST(Workload, TheOutlierIsOneKeyInTheMiddle) {
-  const AttentionProblem p = problem("bf16 b=2 h=3 n=17 d=64 layout=bnhd");
+  const AttentionProblem p = parsed("bf16 b=2 h=3 n=17 d=64 layout=bnhd");
   std::vector<Fill> of_k;
   for (const Fill& fill : attention_inputs(p, "outlier")) {
     if (fill.tensor == kTensorK) of_k.push_back(fill);
@@ -180,22 +180,22 @@ TEST(EdgeShapes, ResizingKeepsTheFamilyOfLayouts) {
        "v=@113472,64,576"},
   };
   for (const ResizeCase& c : cases) {
-    const AttentionProblem got = resized(problem(c.words), c.to);
-    EXPECT_EQ(got, problem(c.expected)) << c.words << "\n" << got.text();
+    const AttentionProblem got = resized(parsed(c.words), c.to);
+    EXPECT_EQ(got, parsed(c.expected)) << c.words << "\n" << got.text();
   }
 }
 
 TEST(EdgeShapes, BiasRowsKeepTheirAlignmentClass) {
   // 200 = 8 * 25: rows are 16-byte aligned, and stay so with 190 keys; 197 is odd, and stays odd.
-  const AttentionProblem even = problem("bf16 b=2 h=3 n=200 d=64 bias=bf16:1x3x200x200");
+  const AttentionProblem even = parsed("bf16 b=2 h=3 n=200 d=64 bias=bf16:1x3x200x200");
   EXPECT_EQ(resized(even, {2, 3, 17, 190}).bias->strides[2] % 8, 0);
-  const AttentionProblem odd = problem("bf16 b=2 h=3 n=197 d=64 bias=bf16:1x3x197x197");
+  const AttentionProblem odd = parsed("bf16 b=2 h=3 n=197 d=64 bias=bf16:1x3x197x197");
   EXPECT_EQ(resized(odd, {2, 3, 17, 190}).bias->strides[2], 191);
 }
 
 TEST(EdgeShapes, BroadcastStaysBroadcastAndWindowsStayWindows) {
   const AttentionProblem p =
-      problem("bf16 b=128 h=3 n=49 d=32 bias=bf16:64x1x49x49 mask=bool:128x1x1x49");
+      parsed("bf16 b=128 h=3 n=49 d=32 bias=bf16:64x1x49x49 mask=bool:128x1x1x49");
   const AttentionProblem edge = resized(p, {4, 2, 17, 49});
   EXPECT_EQ(edge.bias->batches, 2);
   EXPECT_GT(edge.bias->strides[0], 0);
@@ -214,7 +214,7 @@ TEST(EdgeShapes, ResizedProblemsAreValidOverAllExtents) {
         "bf16 b=1 h=1 n=1 d=8 bias=fp32:1x1 mask=bool:1x1",
         "bf16 b=4 h=2 n=33 d=40 q=bhnd k=bnhd v=packed o=bhnd",
         "bf16 b=4 h=2 nq=33 nk=8 d=40 k=@0,0,40 v=@0,0,40"}) {
-    const AttentionProblem p = problem(words);
+    const AttentionProblem p = parsed(words);
     for (const bool constant_keys : {false, true}) {
       for (const Extents& extents : edge_extents(p, constant_keys)) {
         const AttentionProblem edge = resized(p, extents);
@@ -234,7 +234,7 @@ TEST(EdgeShapes, EveryEdgeRunsTheVerySameKernelAndTheCheapestComesFirst) {
   for (const char* words : {"bf16 b=32 h=12 n=197 d=64", "bf16 b=16 h=12 n=577 d=64 layout=bnhd",
                             "bf16 b=2048 h=3 n=49 d=32 bias=bf16:64x3x49x49",
                             "fp16 b=8 h=16 hkv=4 n=1024 d=64 causal lse"}) {
-    const AttentionProblem p = problem(words);
+    const AttentionProblem p = parsed(words);
     std::vector<Config> configs = attention_space(p, device).enumerate();
     ASSERT_FALSE(configs.empty());
     for (std::size_t i = 0; i < configs.size(); i += configs.size() / 7 + 1) {
