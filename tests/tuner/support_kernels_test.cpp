@@ -1,4 +1,5 @@
-// tests/tuner/support_kernels_test.cpp -- The worker's own kernels compile for every architecture.
+// tests/tuner/support_kernels_test.cpp -- The worker's own kernels compile for every architecture,
+// judges for the oldest, the newest and Hopper.
 //
 // Needs NVRTC but no GPU; skipped visibly where NVRTC is missing.
 // SPDX-License-Identifier: Apache-2.0
@@ -20,16 +21,10 @@
 namespace vitune {
 namespace {
 
-// One test an architecture: each takes some ten seconds of a processor.
 class SupportKernelsCompile : public test::RealCompilerTest,
-                              public testing::WithParamInterface<std::string> {};
-
-TEST_P(SupportKernelsCompile, ForTheArchitectureEachJudgeByItself) {
-  std::vector<CompileRequest> requests = {support_compile_request(GetParam(), {})};
-  for (const Operator* each : operators()) {
-    requests.push_back(judge_compile_request(GetParam(), *each));
-  }
-  for (const CompileRequest& request : requests) {
+                              public testing::WithParamInterface<std::string> {
+ protected:
+  void expect_compiles(const CompileRequest& request) {
     const CompileResult result = compiler_->compile(request);
     if (result.log.find("gpu-architecture") != std::string::npos) {
       GTEST_SKIP() << "this NVRTC does not know " << GetParam();
@@ -37,10 +32,30 @@ TEST_P(SupportKernelsCompile, ForTheArchitectureEachJudgeByItself) {
     ASSERT_EQ(result.status, CompileStatus::kOk) << request.entry << ": " << result.log;
     EXPECT_TRUE(cubin_is_well_formed(result.cubin));
   }
+};
+
+TEST_P(SupportKernelsCompile, ForTheArchitecture) {
+  expect_compiles(support_compile_request(GetParam(), {}));
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryArchitecture, SupportKernelsCompile,
                          testing::ValuesIn(supported_architectures()),
+                         [](const auto& test) { return test.param; });
+
+// Each by itself, as a run compiles it. Plain loops without instructions of one architecture, and
+// twenty-five seconds of a processor for all of them.
+class JudgesCompile : public SupportKernelsCompile {};
+
+TEST_P(JudgesCompile, EachByItself) {
+  for (const Operator* each : operators()) {
+    expect_compiles(judge_compile_request(GetParam(), *each));
+    if (IsSkipped() || HasFatalFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OldestNewestAndHopper, JudgesCompile,
+                         testing::Values(supported_architectures().front(), "sm_90",
+                                         supported_architectures().back()),
                          [](const auto& test) { return test.param; });
 
 class SeededBugsCompile : public test::RealCompilerTest {};

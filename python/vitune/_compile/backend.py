@@ -241,7 +241,7 @@ class Backend:
         if self._as_told:
             return None
         served = tuple((found.problem, found.config, found.kernel_key) for found in selections)
-        key = (place.call, served, place.surroundings, subgraph.options_key(), benchmark.decides_alone())
+        key = (place.call, served, place.surroundings, subgraph.options_key(), benchmark.must_repeat())
         if key not in _times and (times := place.race()) is not None:  # what failed may not fail again
             _times[key] = times
         return _times.get(key)

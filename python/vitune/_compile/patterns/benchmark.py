@@ -31,7 +31,7 @@ class Times(NamedTuple):
     theirs_us: float
     rival: str = "PyTorch's"
     wrong: str = ""  #: why ours may not be taken however fast it is: its answers are others
-    untimed: bool = False  #: no times, and ours is taken: see decides_alone()
+    untimed: bool = False  #: no times, and ours is taken: see must_repeat()
 
     @property
     def lost(self) -> bool:
@@ -52,9 +52,9 @@ def can_race(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_available() and not torch.cuda.is_current_stream_capturing()
 
 
-def decides_alone() -> bool:
-    """Whether nothing may depend on times, which differ from run to run: what can be computed by vitune is, so that the next run of the
-    same program gives the same bits."""
+def must_repeat() -> bool:
+    """Whether the next run of the same program must choose the same, so that it gives the same bits: times, which differ from run to run,
+    decide nothing then, and what vitune can compute it computes."""
     return torch.are_deterministic_algorithms_enabled() or getattr(inductor_config, "deterministic", False)
 
 
@@ -174,7 +174,7 @@ def _misses_a_slice(mine: Tensor, right: Tensor, known: Tensor) -> bool:
 
 def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device, compares: bool = False,
              judged: Optional[Callable[[], str]] = None) -> Optional[Times]:
-    """The times of what `calls` makes, or that they are not to be taken (decides_alone()); None where they mean nothing or cannot be had: a
+    """The times of what `calls` makes, or that they are not to be taken (must_repeat()); None where they mean nothing or cannot be had: a
     model is compiled all the same. compares: whether both must give the same results, tensors all. judged: instead, where chance is among
     what decides them, why ours are wrong."""
     global _raced
@@ -185,7 +185,7 @@ def measured(calls: Callable[[], tuple[Run, Run]], device: torch.device, compare
         with apart():
             ours, theirs = calls()
             wrong = judged() if judged is not None else difference(ours(), theirs()) if compares else ""
-            if wrong or decides_alone():
+            if wrong or must_repeat():
                 return Times(0.0, 0.0, wrong=wrong, untimed=not wrong)
             return race(ours, theirs, device)
     except Exception:  # out of memory, a kernel that cannot be captured ...

@@ -73,7 +73,7 @@ _Form = Callable[[Convolution], _Given]
 
 def _times_of(found: Convolution, ours: _Form, theirs: _Form) -> Optional[Times]:
     """Once for each kind of convolution."""
-    library = torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, benchmark.decides_alone()
+    library = torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, benchmark.must_repeat()
     key = (ours, theirs, kind_of((value_of(found.x), value_of(found.weight), value_of(found.node))), found.trains, found.stride, found.padding,
            found.is_first, library)
     if key not in _times:
