@@ -8,7 +8,7 @@
 
 #include "tests/cli/command_fixture.h"
 
-namespace vitune::testing {
+namespace vitune::testing::end_to_end_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -54,4 +54,4 @@ TEST_F(EmulatedDeviceTest, ASecondTuneTakesUpTheTrialsOfTheFirst) {
 }
 
 }  // namespace
-}  // namespace vitune::testing
+}  // namespace vitune::testing::end_to_end_test

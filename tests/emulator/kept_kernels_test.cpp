@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class KeptKernelsTest : public testing::Test {
+class KeptKernelsTest : public ::testing::Test {
  protected:
   KeptKernelsTest() {
     if (const char* const set = std::getenv(kVariable)) before_ = set;

@@ -12,7 +12,7 @@
 
 #include "tests/cli/command_fixture.h"
 
-namespace vitune::testing {
+namespace vitune::testing::library_winner_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -157,4 +157,4 @@ TEST_F(LibraryWinnerTest, CompilingItAheadHasNothingToDo) {
 }
 
 }  // namespace
-}  // namespace vitune::testing
+}  // namespace vitune::testing::library_winner_test

@@ -21,7 +21,7 @@
 #include "tests/cli/command_fixture.h"
 #include "tests/model/model_files.h"
 
-namespace vitune::testing {
+namespace vitune::testing::pass_check_test {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -293,4 +293,4 @@ TEST_F(PassCheckTest, WhatDoesNotGoWithAFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace vitune::testing
+}  // namespace vitune::testing::pass_check_test

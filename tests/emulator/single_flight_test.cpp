@@ -12,7 +12,7 @@
 #include "core/work_lock.h"
 #include "tests/cli/command_fixture.h"
 
-namespace vitune::testing {
+namespace vitune::testing::single_flight_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -82,4 +82,4 @@ TEST_F(SingleFlightTest, OfThreeProcessesThatTuneAProblemOneSearches) {
 }
 
 }  // namespace
-}  // namespace vitune::testing
+}  // namespace vitune::testing::single_flight_test

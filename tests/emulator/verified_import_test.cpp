@@ -8,7 +8,7 @@
 #include "db/store.h"
 #include "tests/cli/command_fixture.h"
 
-namespace vitune::testing {
+namespace vitune::testing::verified_import_test {
 namespace {
 
 using nlohmann::json;
@@ -115,4 +115,4 @@ TEST_F(VerifiedImportTest, AFasterWinnerThatIsStoredStays) {
 }
 
 }  // namespace
-}  // namespace vitune::testing
+}  // namespace vitune::testing::verified_import_test

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kSector = 512;
+constexpr std::uint64_t kDiskSector = 512;
 
 std::uint64_t inode_at(const fs::path& path) {
   struct ::stat info {};
@@ -168,7 +168,8 @@ std::string SimulatedDisk::possible_bytes(const File& file, std::mt19937& random
     }
     for (std::uint64_t from = 0; from < change->data.size();) {
       const std::uint64_t at = change->at + from;
-      const std::uint64_t size = std::min(kSector - at % kSector, change->data.size() - from);
+      const std::uint64_t size =
+          std::min(kDiskSector - at % kDiskSector, change->data.size() - from);
       if (draw(random, chance)) {
         lengthen(bytes, at + size, with_noise, random);
         bytes.replace(at, size, change->data, from, size);

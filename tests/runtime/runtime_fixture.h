@@ -172,7 +172,7 @@ class Context {
   vitune_status status_ = VITUNE_OK;
 };
 
-class RuntimeTest : public testing::Test {
+class RuntimeTest : public ::testing::Test {
  protected:
   RuntimeTest() : mock_(open_mock_cuda(VITUNE_MOCK_LIBCUDA)) {}
   void SetUp() override {
