@@ -68,7 +68,7 @@ Without `"training": True`, and without a mode that captures CUDA graphs, vitune
 
 `benchmarks/programs/run.py PROGRAM` runs timm's pieces, both `Trainer`s, FSDP2 on timm's DINOv3 and peft, with random weights and generated images, by eager mode, `torch.compile` and vitune. It fails if losses differ. This is tested on a CPU (`python/tests/test_programs.py`; FSDP2 with two processes). What these programs gain on a GPU is not measured yet.
 
-What stays PyTorch's: attention with dropout if it has a bias or a mask or lies in windows, SwinV2's attention, LayerScale and drop path except in the places that [python.md](python.md#training-in-compiled-models) lists, and the optimizer.
+What stays PyTorch's: attention with dropout if it has a bias or a mask or lies in windows, LayerScale and drop path except in the places that [python.md](python.md#training-in-compiled-models) lists, and the optimizer.
 What `train_step` refuses, and what to do instead, is in the table of [training steps](python.md#training-steps).
 """
 _NONE = "\nNothing is measured yet: `make train-models` measures it on a GPU.\n"

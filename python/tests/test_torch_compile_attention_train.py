@@ -75,6 +75,20 @@ def with_bias(q, k, v, model):
     return F.scaled_dot_product_attention(q, k, v, model.bias)
 
 
+def cosine(q, k, v, model):
+    """As SwinV2 has it."""
+    scores = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
+    return (scores * model.bias.clamp(max=4.6).exp()).softmax(-1) @ v
+
+
+def of_windows(q, k, v, model):
+    """Scores of two windows of each image, with the windows' masks, as Swin without a fused call has them."""
+    windows = torch.where(torch.arange(50).view(2, 5, 5) % 3 == 1, -100.0, 0.0)
+    scores = (q @ k.transpose(-2, -1)) * 0.3 + model.bias
+    scores = (scores.view(-1, 2, 2, 5, 5) + windows.unsqueeze(1).unsqueeze(0)).view(-1, 2, 5, 5)
+    return scores.softmax(-1) @ v
+
+
 def x_of(batch=2, rows=5, width=16, **keywords):
     return torch.randn(batch, rows, width, **keywords)
 
@@ -86,6 +100,12 @@ def swin():
     for block in model.layers[0].blocks:
         block.attn.fused_attn = True
     return model
+
+
+def swin_v2():
+    """Two blocks, of which the second one shifts its windows."""
+    torch.manual_seed(0)
+    return timm.create_model("swinv2_tiny_window8_256", num_classes=4, img_size=64, embed_dim=16, depths=(2,), num_heads=(2,)).train()
 
 
 @unittest.skipIf(timm is None, "timm is not installed")
@@ -111,7 +131,7 @@ class TimmTest(AttentionCase):
     def test_models_with_biases_of_relative_positions_train_their_tables(self):
         small = {"num_classes": 4, "embed_dim": 32, "depth": 1, "num_heads": 2}
         models = {"beit": (lambda: timm.create_model("beit_base_patch16_224", img_size=32, **small), [PACKED], 32),
-                  "swin": (swin, [PACKED] * 2, 56),
+                  "swin": (swin, [PACKED] * 2, 56), "swin v2": (swin_v2, [APART] * 2, 64),
                   "dinov2": (lambda: timm.create_model("vit_small_patch14_reg4_dinov2", img_size=28, **small), [PACKED], 28)}
         for name, (make, want, size) in models.items():
             with self.subTest(name):
@@ -178,7 +198,7 @@ class PatternTest(AttentionCase):
             out = plain(q, k, v, model, attn_mask=mask)  # of which autocast has a copy
             mask.add_(out.sum())
             return out * mask.sum()
-        cases = {"dropout beside attn_mask": lambda q, k, v, model: plain(q, k, v, model, dropout_p=0.1, attn_mask=torch.zeros(5, 5)),
+        cases = {"dropout beside a mask": lambda q, k, v, model: plain(q, k, v, model, dropout_p=0.1, attn_mask=torch.zeros(5, 5)),
                  "dropout_p of 0.001: it is rounded to 256ths": lambda q, k, v, model: plain(q, k, v, model, dropout_p=0.001),
                  "3, 3 and 3 dimensions": lambda q, k, v, model: plain(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), model).view(q.shape),
                  "they must have one batch": lambda q, k, v, model: plain(q, k[:1], v[:1], model),
@@ -196,6 +216,31 @@ class PatternTest(AttentionCase):
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
             calls = self.expect_attends([], Attends(plain), x_of())
         self.assertEqual([call.reason for call in calls], [attention_ops.MATH_ALONE])
+
+    def test_a_softmax_between_two_products_is_the_call_that_it_stands_for(self):
+        cases = {"a factor": (Attends(lambda q, k, v, model: ((q @ k.transpose(-2, -1)) * 0.3).softmax(-1) @ v), PACKED),
+                 "queries scaled": (Attends(lambda q, k, v, model: ((q * 0.3) @ k.transpose(-2, -1)).softmax(-1) @ v), PACKED),
+                 "a bias": (Attends(lambda q, k, v, model: ((q @ k.transpose(-2, -1)) * 0.3 + model.bias).softmax(-1) @ v, bias=(1, 2, 5, 5)), PACKED),
+                 "a bias of three dimensions": (Attends(lambda q, k, v, model: (q @ k.transpose(-2, -1) + model.bias).softmax(-1) @ v, bias=(2, 5, 5)), PACKED),
+                 "a bias of two": (Attends(lambda q, k, v, model: (q @ k.transpose(-2, -1) + model.bias).softmax(-1) @ v, bias=(5, 5)), PACKED),
+                 "dropout of nothing": (Attends(lambda q, k, v, model: F.dropout((q @ k.transpose(-2, -1)).softmax(-1), 0.0) @ v), PACKED),
+                 "a factor for each head": (Attends(cosine, bias=(2, 1, 1)), APART), "and windows": (Attends(of_windows, bias=(1, 2, 5, 5)), PACKED)}
+        for name, (model, want) in cases.items():
+            for on, bound in ((False, 1e-5), (True, 3e-2)):
+                with self.subTest(name, autocast=on):
+                    self.expect_attends([want], model, x_of(4), bound, on=on)
+
+    def test_written_out_attention_that_stays(self):
+        mask = torch.zeros(5, 5)
+        cases = {"its weights or scores are used elsewhere": lambda q, k, v, model: (lambda w: w @ v + w.sum())((q @ k.transpose(-2, -1)).exp().log().softmax(-1)),
+                 "not a bias and, at most, masks of windows": lambda q, k, v, model: ((q @ k.transpose(-2, -1) + mask) + mask).softmax(-1) @ v,
+                 "its keys are not as the graph has them": lambda q, k, v, model: (q @ k.permute(0, 1, 3, 2)).softmax(-1) @ v}
+        for reason, attend in cases.items():
+            with self.subTest(reason):
+                calls = self.expect_eagers(Attends(attend), x_of(), 1e-5)
+                self.assertFalse(any(call.replaced for call in calls))
+                if calls:
+                    self.assertIn(reason, calls[0].reason)
 
     def test_a_memory_that_changes_before_is_seen(self):
         def doubled(q, k, v, model):

@@ -294,17 +294,25 @@ class Written(NamedTuple):
     @property
     def q(self) -> Operand:
         """With the factors of heads."""
-        factors = (Operand.of(factor) for factor in self._factors if isinstance(factor, fx.Node))
-        return functools.reduce(lambda q, factor: q.called(torch.mul, factor), factors, Operand.of(self.found["q"]))
+        return functools.reduce(lambda q, factor: q.called(torch.mul, factor), map(Operand.of, self.head_factors), Operand.of(self.found["q"]))
+
+    @property
+    def head_factors(self) -> tuple[fx.Node, ...]:
+        """Tensors of a number for each head."""
+        return tuple(factor for factor in self._factors if isinstance(factor, fx.Node))
 
     @property
     def _factors(self) -> list[Any]:
         return [step["factor"] for step in self.found["factors"]]
 
     @property
+    def masks(self) -> list[tuple[fx.Node, bool]]:
+        """What is added to the scores, in this order, and whether it is [1, windows, 1 or heads, nq, nk] for the windows of each image."""
+        return [(step["mask"], "by_windows" in step.bound) for step in reversed(self.found["masks"])]
+
+    @property
     def mask(self) -> Optional[Operand]:
-        every = [Operand.of(step["mask"]).called("squeeze", 0) if "by_windows" in step.bound else Operand.of(step["mask"])
-                 for step in reversed(self.found["masks"])]
+        every = [Operand.of(mask).called("squeeze", 0) if by_windows else Operand.of(mask) for mask, by_windows in self.masks]
         return Operand.sum(every) if every else None
 
     def attend(self) -> Attend:

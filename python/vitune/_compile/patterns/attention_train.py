@@ -1,4 +1,4 @@
-# python/vitune/_compile/patterns/attention_train.py -- The pattern of attention that trains: a call of PyTorch's, its projection, its bias.
+# python/vitune/_compile/patterns/attention_train.py -- The pattern of attention that trains: a call or what stands for one, its projection, its bias.
 # SPDX-License-Identifier: Apache-2.0
 """Where q, k and v are views of one projection a place begins at the projection: its gradient is written as it lies, and the copies that
 PyTorch's backward pass makes of three gradients are in the race, on PyTorch's side. So are the sums of a bias's gradient over windows whose
@@ -9,6 +9,7 @@ With dropout both sides draw what they drop: answers are judged by the formulas 
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Optional
@@ -30,7 +31,8 @@ from .tree import Steps, Tree, arguments_of, is_op, only_user
 from .attention import VIEWS, Written, bias_of_windows, transposed
 
 _OPS = torch.ops.vitune
-_CALL, _WRITTEN_OUT = "scaled_dot_product_attention in training", "softmax and dropout between two products in training"
+_CALL = "scaled_dot_product_attention in training"
+_WRITTEN_OUT, _WITH_DROPOUT = "softmax between two products in training", "softmax and dropout between two products in training"
 _SIXTEEN_BITS = (torch.bfloat16, torch.float16)
 #: Views of a tensor, one of the other.
 _OF_ONE = Steps(Tree(" ".join((*VIEWS, "getitem", "unbind", "select", "narrow", "chunk", "permute", "transpose", "squeeze", "unsqueeze"))), "whole")
@@ -50,6 +52,16 @@ class Bias(NamedTuple):
             return None
         found = bias_of_windows(mask, last)
         return Bias(mask, None, ()) if found is None else Bias(*found)
+
+    @staticmethod
+    def added(masks: Sequence[tuple[fx.Node, bool]]) -> "Optional[Bias]":
+        """Of what a model adds to the scores itself, see Written.masks. Raises Unsupported."""
+        if not masks:
+            return None
+        (bias, of_windows), *further = masks
+        if of_windows or [windows for _, windows in further] not in ([], [True]):
+            raise Unsupported("what is added to its scores is not a bias and, at most, masks of windows")
+        return Bias(bias, further[0][0] if further else None, ())
 
     @property
     def operands(self) -> list[fx.Node]:
@@ -71,6 +83,7 @@ class Place(NamedTuple):
     is_causal: bool
     scale: Optional[float]
     dropout_p: float = 0.0
+    factors: tuple[fx.Node, ...] = ()  # of q, a number for each head
     steps: tuple[fx.Node, ...] = ()  # where it is written out, those before `node`
     call: str = _CALL
     projection: Optional[fx.Node] = None  # what q, k and v are views of
@@ -88,7 +101,7 @@ class Place(NamedTuple):
     def operands(self) -> list[fx.Node]:
         """What the operator takes."""
         first = self.qkv if self.projection is None else (self.projection,)
-        return list(dict.fromkeys([*first, *(self.bias.operands if self.bias is not None else [])]))
+        return list(dict.fromkeys([*first, *self.factors, *(self.bias.operands if self.bias is not None else [])]))
 
     @property
     def nodes(self) -> list[fx.Node]:
@@ -98,7 +111,7 @@ class Place(NamedTuple):
     def of_projection(self) -> "Place":
         """The same, from the projection on, if there is one."""
         values = [*map(value_of, self.qkv)]
-        if not all(map(wants_gradient, values)):
+        if self.factors or not all(map(wants_gradient, values)):
             return self
         ways = [*map(_origins, self.qkv)]
         for projection in ways[0]:
@@ -109,7 +122,7 @@ class Place(NamedTuple):
         return self
 
     def why_not(self, enable_gqa: bool) -> str:
-        tensors = [*self.qkv, *(self.bias.operands if self.bias is not None else [])]
+        tensors = [*self.qkv, *(self.bias.operands if self.bias is not None else []), *self.factors]
         values = [value_of(node) for node in tensors]
         if any(not isinstance(value, Tensor) for value in values):
             return "its operands are no tensors that are known"
@@ -117,7 +130,7 @@ class Place(NamedTuple):
         if kind:
             return kind
         if self.dropout_p and self.bias is not None:
-            return "dropout beside attn_mask: the kernels have one or the other"
+            return "dropout beside a mask: the kernels have one or the other"
         if attention_ops.math_alone():
             return attention_ops.MATH_ALONE
         if values[1].dim() == 4 and values[0].dim() == 4 and values[0].shape[1] != values[1].shape[1] and not enable_gqa:
@@ -153,6 +166,8 @@ class Place(NamedTuple):
         def cast(node: fx.Node) -> Any:
             return of(node) if value_of(node).dtype == self.dtype else of(node).to(self.dtype)
         mask = None if self.bias is None else self.bias.made(of, self.dtype)
+        if self.factors:  # in the type of both, as scores are multiplied, and rounded once
+            return [math.prod(map(of, self.factors), start=of(self.q)).to(self.dtype), *map(cast, self.qkv[1:]), mask]
         if self.projection is None:
             return [*map(cast, self.qkv), mask]
         _, heads, _, d = value_of(self.q).shape
@@ -234,21 +249,23 @@ _OF_K = transposed("k", -2, -1)
 
 
 def _written_out(product: fx.Node) -> Iterator[Match | NoMatch]:
-    """With one dropout between the products."""
+    """With one dropout between the products at most."""
     written = Written.of(product)
-    dropouts = () if written is None else written.dropouts
-    if len(dropouts) != 1 or dropouts[0]["inplace"] or not isinstance(dropouts[0]["p"], (int, float)):
+    if written is None or len(written.dropouts) > 1:
         return
-    keys, q = _OF_K.find(written.found["keys"]), written.q.node
-    if written.mask is not None:
-        why_not = "dropout beside a mask: the kernels have one or the other"
-    elif keys is None or q is None or only_user(keys.root) is None:
-        why_not = "its queries or keys are not as the graph has them"
-    else:
-        place = Place(product, q, keys["k"], written.found["v"], None, False, written.scale, float(dropouts[0]["p"]),
-                      tuple(sorted((keys.root, *written.found.nodes[:-1]))), _WRITTEN_OUT)
+    dropout = next(iter(written.dropouts), {"p": 0.0, "inplace": False})
+    if dropout["inplace"] or not isinstance(dropout["p"], (int, float)):
+        return
+    call, keys = _WITH_DROPOUT if written.dropouts else _WRITTEN_OUT, _OF_K.find(written.found["keys"])
+    try:
+        if keys is None or only_user(keys.root) is None:
+            raise Unsupported("its keys are not as the graph has them")
+        place = Place(product, written.found["q"], keys["k"], written.found["v"], Bias.added(written.masks), False, written.scale,
+                      float(dropout["p"]), written.head_factors, tuple(sorted((keys.root, *written.found.nodes[:-1]))), call)
         why_not = written.why_not() or place.why_not(False)
-    yield NoMatch(_WRITTEN_OUT, why_not) if why_not else place.of_projection().match()
+    except Unsupported as reason:
+        why_not = str(reason)
+    yield NoMatch(call, why_not) if why_not else place.of_projection().match()
 
 
 class AttentionTrain(FusionPattern):
