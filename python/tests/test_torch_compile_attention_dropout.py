@@ -127,7 +127,7 @@ class PatternTest(DropoutCase):
     def test_what_stays_is_told(self):
         mask = torch.zeros(5, 5)
         cases = {"in training: left as it is: dropout beside a mask": lambda *given: drops(*given, attn_mask=mask),
-                 "dropout beside a mask": lambda q, k, v, model: F.dropout((q @ k.transpose(-2, -1) + mask).softmax(-1), P) @ v,
+                 "not a bias that is learned": lambda q, k, v, model: F.dropout((q @ k.transpose(-2, -1) + mask).softmax(-1), P) @ v,
                  "are used elsewhere": lambda q, k, v, model: (lambda w: F.dropout(w, P) @ v + w.sum())((q @ k.transpose(-2, -1)).softmax(-1)),
                  "not as the graph has them": lambda q, k, v, model: F.dropout((q @ k.permute(0, 1, 3, 2)).softmax(-1), P) @ v,
                  "256ths": lambda q, k, v, model: plain(q, k, v, model, dropout_p=0.001)}

@@ -231,16 +231,24 @@ class PatternTest(AttentionCase):
                     self.expect_attends([want], model, x_of(4), bound, on=on)
 
     def test_written_out_attention_that_stays(self):
-        mask = torch.zeros(5, 5)
-        cases = {"its weights or scores are used elsewhere": lambda q, k, v, model: (lambda w: w @ v + w.sum())((q @ k.transpose(-2, -1)).exp().log().softmax(-1)),
-                 "not a bias and, at most, masks of windows": lambda q, k, v, model: ((q @ k.transpose(-2, -1) + mask) + mask).softmax(-1) @ v,
+        mask, windows = torch.zeros(5, 5), torch.randn(1, 2, 1, 5, 5)
+        scores = lambda q, k: q @ k.transpose(-2, -1)  # noqa: E731
+
+        def windows_of_images(q, k, v, model):
+            return ((scores(q, k) + model.bias).view(-1, 2, 2, 5, 5) + windows).view(-1, 2, 5, 5).softmax(-1) @ v
+        cases = {"its weights or scores are used elsewhere": lambda q, k, v, model: (lambda s: s.softmax(-1) @ v + s.sum())(scores(q, k) * 0.5),
+                 "not a bias that is learned": lambda q, k, v, model: (scores(q, k) + mask.masked_fill(mask == 0, -1e9)).softmax(-1) @ v,
+                 "at most, masks of windows": lambda q, k, v, model: ((scores(q, k) + model.bias) + mask).softmax(-1) @ v,
+                 "a bias for each image": windows_of_images,
                  "its keys are not as the graph has them": lambda q, k, v, model: (q @ k.permute(0, 1, 3, 2)).softmax(-1) @ v}
         for reason, attend in cases.items():
             with self.subTest(reason):
-                calls = self.expect_eagers(Attends(attend), x_of(), 1e-5)
-                self.assertFalse(any(call.replaced for call in calls))
-                if calls:
-                    self.assertIn(reason, calls[0].reason)
+                calls = self.expect_eagers(Attends(attend, bias=(4, 2, 5, 5)), x_of(4), 1e-5)
+                self.assertEqual([(call.replaced, reason in call.reason) for call in calls], [(False, True)], calls)
+        for kind in (torch.int32, torch.bool):  # weights of whole numbers are no weights
+            self.assertEqual(self.expect_eagers(Attends(lambda q, k, v, model: scores(q, k).softmax(-1).to(kind).to(v.dtype) @ v), x_of(), 1e-5), [])
+        calls = self.expect_eagers(Attends(cosine, bias=(2, 1, 1)).half(), x_of().half(), 2e-2)
+        self.assertIn("fp16 queries could overflow", calls[0].reason)
 
     def test_a_memory_that_changes_before_is_seen(self):
         def doubled(q, k, v, model):

@@ -391,7 +391,7 @@ class CompiledTest(CompileCase):
                 self.expect_close(got, want)
                 ours, theirs = (torch.autograd.grad(y.square().sum(), (x, *each.parameters())) for y, each in ((got, model), (want, eager)))
                 for mine, right in zip(ours, theirs):
-                    torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-5)
+                    self.assertLessEqual((mine - right).norm().item(), 1e-4 * right.norm().item() + 1e-5)
 
     def test_batches_of_any_size_are_one_graph(self):
         model = vit()

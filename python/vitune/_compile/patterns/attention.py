@@ -258,6 +258,12 @@ def transposed(name: str, *dims: int) -> Tree:
     return Tree("transpose", input=name).where(fits)
 
 
+def _keeps_weights(found: tree.Found) -> bool:
+    """Whether it rounds weights at most: neither to whole numbers nor to eight bits."""
+    kind = getattr(value_of(found.root), "dtype", None)
+    return kind is not None and kind.is_floating_point and kind.itemsize >= 2
+
+
 _MASK = Tree("add add_", input="scores", other="mask", alpha=1).where(_is_mask)
 _MASK_OF_WINDOWS = Tree("view reshape", input=Tree("add add_", alpha=1, input=Tree("view reshape", input="scores", shape="five").named("by_windows"),
                                                    other="mask")).where(_is_mask_of_windows)
@@ -267,7 +273,7 @@ _PRODUCT = _product(Either(_SCALED, "q"), Either(Tree("contiguous", input="keys"
 _SOFTMAX = Tree("softmax", input=Steps(Either(_MASK_OF_WINDOWS, _MASK), Steps(_FACTOR, _PRODUCT, "scores", "factors"), "scores", "masks")).where(
     lambda found: found["dim"] in (-1, value_of(found.root).dim() - 1) and value_of(found["product"]).shape == value_of(found.root).shape)
 #: What changes weights in their type alone, or drops some.
-_WRITTEN_OUT = _product(Steps(Either(Tree("to dropout"), QUIET), _SOFTMAX, into="kept"), "v")
+_WRITTEN_OUT = _product(Steps(Either(Tree("to dropout").where(_keeps_weights), QUIET), _SOFTMAX, into="kept"), "v")
 _OF_CAST = Steps(Tree(" ".join((*VIEWS, "transpose", "permute", "squeeze", "unsqueeze", "expand"))), Either(Tree("to", input="narrow"), "narrow"))
 
 
@@ -315,6 +321,14 @@ class Written(NamedTuple):
         every = [Operand.of(mask).called("squeeze", 0) if by_windows else Operand.of(mask) for mask, by_windows in self.masks]
         return Operand.sum(every) if every else None
 
+    def why_not_masks(self) -> str:
+        """Why there is no sum of them with one entry for each window."""
+        counts = {value_of(mask).shape[1] for mask, by_windows in self.masks if by_windows}
+        first = (value_of(mask).shape[0] for mask, by_windows in self.masks if not by_windows and value_of(mask).dim() > 3)
+        if counts and not all(statically_known_true(size == 1) or statically_known_true(size == next(iter(counts))) for size in first):
+            return "it has a bias for each image beside masks of windows"
+        return ""
+
     def attend(self) -> Attend:
         found = self.found
         return Attend(found.root, self.q, Operand.of(found["keys"]).called("transpose", -2, -1), Operand.of(found["v"]), self.mask,
@@ -343,7 +357,10 @@ class WrittenOut(Finder):
         written = Written.of(node)
         if written is None or written.dropouts and not trains:
             return None
-        call, attend = "softmax between two products", written.attend()
+        call, why_not = "softmax between two products", written.why_not_masks()
+        if why_not:
+            return NoMatch(call, why_not)
+        attend = written.attend()
         why_not = written.why_not() or not trains and attend.why_not(0.0)
         if why_not:
             return NoMatch(call, why_not)

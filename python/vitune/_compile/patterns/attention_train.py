@@ -55,12 +55,15 @@ class Bias(NamedTuple):
 
     @staticmethod
     def added(masks: Sequence[tuple[fx.Node, bool]]) -> "Optional[Bias]":
-        """Of what a model adds to the scores itself, see Written.masks. Raises Unsupported."""
+        """Of what a model adds to the scores itself, see Written.masks. Raises Unsupported.
+
+        A bias is one that is learned. Other things that are added may be as good as infinite for all keys of a row; the weights of such a
+        row, which a softmax makes equal, are not what the log-sum-exp that the backward pass is given makes of them."""
         if not masks:
             return None
         (bias, of_windows), *further = masks
-        if of_windows or [windows for _, windows in further] not in ([], [True]):
-            raise Unsupported("what is added to its scores is not a bias and, at most, masks of windows")
+        if of_windows or [windows for _, windows in further] not in ([], [True]) or not wants_gradient(value_of(bias)):
+            raise Unsupported("what is added to its scores is not a bias that is learned and, at most, masks of windows")
         return Bias(bias, further[0][0] if further else None, ())
 
     @property
@@ -131,6 +134,8 @@ class Place(NamedTuple):
             return kind
         if self.dropout_p and self.bias is not None:
             return "dropout beside a mask: the kernels have one or the other"
+        if self.factors and self.dtype == torch.float16:
+            return "its scores have factors of heads, by which fp16 queries could overflow"
         if attention_ops.math_alone():
             return attention_ops.MATH_ALONE
         if values[1].dim() == 4 and values[0].dim() == 4 and values[0].shape[1] != values[1].shape[1] and not enable_gqa:
@@ -262,7 +267,7 @@ def _written_out(product: fx.Node) -> Iterator[Match | NoMatch]:
             raise Unsupported("its keys are not as the graph has them")
         place = Place(product, written.found["q"], keys["k"], written.found["v"], Bias.added(written.masks), False, written.scale,
                       float(dropout["p"]), written.head_factors, tuple(sorted((keys.root, *written.found.nodes[:-1]))), call)
-        why_not = written.why_not() or place.why_not(False)
+        why_not = written.why_not() or written.why_not_masks() or place.why_not(False)
     except Unsupported as reason:
         why_not = str(reason)
     yield NoMatch(call, why_not) if why_not else place.of_projection().match()

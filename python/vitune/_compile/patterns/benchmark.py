@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import gc
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -22,6 +23,10 @@ _FIRST_ROUNDS, _ROUNDS = 10, 7  # those that bring the GPU to its clocks, and th
 _ROUND_US = 1000.0  # of calls in a row
 _HOLD_CYCLES, _MOST_HOLDS = 1_000_000, 4  # the GPU's clock: half a millisecond, twice as many where that was too short
 MOST_CALLS = 32  #: of one side in a row
+
+
+#: Of Inductor, those that a graph is being compiled with.
+options: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("options", default={})
 
 
 class Times(NamedTuple):
@@ -55,7 +60,8 @@ def can_race(device: torch.device) -> bool:
 def must_repeat() -> bool:
     """Whether the next run of the same program must choose the same, so that it gives the same bits: times, which differ from run to run,
     decide nothing then, and what vitune can compute it computes."""
-    return torch.are_deterministic_algorithms_enabled() or getattr(inductor_config, "deterministic", False)
+    own = options.get().get("deterministic")
+    return torch.are_deterministic_algorithms_enabled() or bool(getattr(inductor_config, "deterministic", False) if own is None else own)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ product. So both sides go through it, on tensors made up, with the model's own o
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from . import benchmark
 from .benchmark import Run, Times
 from .match import as_compiled, hint, is_parameter, value_of, wants_gradient
 
-_options: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("options", default={})
 #: The race captures CUDA graphs itself; these would be captured inside of them.
 _WITHOUT_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False}
 
@@ -29,16 +27,16 @@ _WITHOUT_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False}
 @contextlib.contextmanager
 def compiled_with(options: Mapping[str, Any]) -> Iterator[None]:
     """Those of Inductor that regions are compiled with meanwhile."""
-    token = _options.set(options)
+    token = benchmark.options.set(options)
     try:
         yield
     finally:
-        _options.reset(token)
+        benchmark.options.reset(token)
 
 
 def options_key() -> str:
     """The same for options that compile alike."""
-    return repr(sorted((name, str(value)) for name, value in _options.get().items()))
+    return repr(sorted((name, str(value)) for name, value in benchmark.options.get().items()))
 
 
 class Subgraph(NamedTuple):
@@ -128,7 +126,7 @@ def _run(module: fx.GraphModule, inputs: Sequence[Sequence[Any]]) -> Run:
     """Each call takes the next of `inputs`, in turn."""
     if sum(node.op.startswith("call_") for node in module.graph.nodes) > 1:  # nothing becomes of a single call
         with tracing(None):  # not the graph that is being compiled
-            module = compile_fx(module, list(inputs[0]), config_patches={**_options.get(), **_WITHOUT_GRAPHS})
+            module = compile_fx(module, list(inputs[0]), config_patches={**benchmark.options.get(), **_WITHOUT_GRAPHS})
     turn = itertools.cycle(inputs)
     return lambda: module(*next(turn))
 
@@ -149,7 +147,7 @@ _BACKWARD_AT_ONCE = "force_non_lazy_backward_lowering"
 def _run_in_training(module: fx.GraphModule, inputs: Sequence[Sequence[Any]]) -> Run:
     """As _run(), with gradients of all inputs that want one."""
     with tracing(None), torch.enable_grad(), functorch_config.patch(_BACKWARD_AT_ONCE, True):
-        module = compile_fx(module, list(inputs[0]), config_patches={**_options.get(), **_WITHOUT_GRAPHS})
+        module = compile_fx(module, list(inputs[0]), config_patches={**benchmark.options.get(), **_WITHOUT_GRAPHS})
     turn, grads = itertools.cycle(inputs), []
 
     def run() -> Sequence[Tensor]:
