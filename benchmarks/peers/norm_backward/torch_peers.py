@@ -9,43 +9,21 @@ from typing import Any
 import torch
 
 from ..engine.peer import Absent, Call, Refused, sentence
+from ..norms import torch_peers as of_norms
 from .operands import Operands, formula, sums
 from .problem import Problem
 
 
-class Eager:
+class Eager(of_norms.Eager):
     """PyTorch's own kernels: the norm's gradients, then the sum, the factor and the cast."""
 
-    name = "eager"
-
-    def prepare(self, problem: Problem, operands: Operands) -> Call:
-        """Never refuses."""
-        function, given = formula(problem), operands.given
-        function(*given)
-        return Call(lambda: function(*given))
+    formula = staticmethod(formula)
 
 
-class Compiled:
+class Compiled(of_norms.Compiled):
     """The same formula under torch.compile, with all of its tuning."""
 
-    name = "compiled"
-
-    def prepare(self, problem: Problem, operands: Operands) -> Call:
-        """Compiles."""
-        torch._dynamo.reset()  # else the tenth problem is one recompilation too many
-        given = operands.given
-        compiled = torch.compile(
-            formula(problem), fullgraph=True, dynamic=False, mode="max-autotune-no-cudagraphs"
-        )
-        compiled(*given)
-        return Call(lambda: compiled(*given))
-
-    def compile_ahead(self, problem: Problem, operands: Operands) -> None:
-        """Compiles all that is tried, and keeps no choice: other processes are at work on the GPU."""
-        from torch._inductor import config
-
-        with config.patch(autotune_local_cache=False):
-            self.prepare(problem, operands)
+    formula = staticmethod(formula)
 
 
 class Liger:

@@ -17,10 +17,11 @@ class Eager:
     """PyTorch's own kernels, one for each operation of the formula."""
 
     name = "eager"
+    formula = staticmethod(formula)
 
     def prepare(self, problem: Problem, operands: Operands) -> Call:
         """Never refuses."""
-        function, given = formula(problem), operands.given
+        function, given = self.formula(problem), operands.given
         function(*given)
         return Call(lambda: function(*given))
 
@@ -29,13 +30,14 @@ class Compiled:
     """The same formula under torch.compile, with all of its tuning."""
 
     name = "compiled"
+    formula = staticmethod(formula)
 
     def prepare(self, problem: Problem, operands: Operands) -> Call:
         """Compiles."""
         torch._dynamo.reset()  # else the tenth problem is one recompilation too many
         given = operands.given
         compiled = torch.compile(
-            formula(problem), fullgraph=True, dynamic=False, mode="max-autotune-no-cudagraphs"
+            self.formula(problem), fullgraph=True, dynamic=False, mode="max-autotune-no-cudagraphs"
         )
         compiled(*given)
         return Call(lambda: compiled(*given))
