@@ -148,6 +148,12 @@ class ModelTest(StemCase):
                 for pool in (node for node in seen.nodes if is_op(node, "max_pool2d")):
                     self.assertTrue(is_op(pool.args[0], "conv2d") and all(is_op(user, "relu") for user in pool.users))
 
+    def test_deterministic_algorithms_leave_them_as_they_are(self):
+        torch.use_deterministic_algorithms(True)
+        self.addCleanup(torch.use_deterministic_algorithms, False)
+        with torch.no_grad():
+            self.assertEqual((self.seen(Stem().bfloat16(), images(dtype=torch.bfloat16)).taken, self.races), ([], []))
+
     def test_gradients_are_eager_modes(self):
         for inplace, on in itertools.product((False, True), (False, True)):
             with self.subTest(inplace=inplace, autocast=on):

@@ -46,10 +46,4 @@ class Problem(problems.Problem):
             raise BadProblem(f"problem '{text}': {error}") from None
         if desc.lse:
             raise BadProblem(f"problem '{text}': outputs are compared, so leave out the word lse")
-        return cls(
-            str(entry.get("name") or canonical),
-            str(entry.get("group") or "given"),
-            canonical,
-            entry.get("floor_us"),
-            desc,
-        )
+        return cls.named(entry, canonical, desc)

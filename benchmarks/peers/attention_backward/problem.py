@@ -30,11 +30,7 @@ class Problem(problems.Problem):
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> "Problem":
         """Of an object with `problem` and optionally name, group, floor_us. Raises BadProblem."""
-        text = problems.text_of(entry)
-        try:
-            vitune.Problem(text)
-        except vitune.VituneError as error:
-            raise BadProblem(f"problem '{text}': {error}") from None
+        text = problems.known_text(entry)
         _, *words = text.split()
         for word in words:
             if word.startswith(_OWN):
@@ -46,11 +42,4 @@ class Problem(problems.Problem):
         forward = attention_problem.Problem.of({"problem": asked})
         has_dbias = "dbias" in words
         canonical = "attention_backward" + forward.text.removeprefix("attention") + " dbias" * has_dbias
-        return cls(
-            str(entry.get("name") or canonical),
-            str(entry.get("group") or "given"),
-            canonical,
-            entry.get("floor_us"),
-            forward,
-            has_dbias,
-        )
+        return cls.named(entry, canonical, forward, has_dbias)

@@ -8,8 +8,11 @@ import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Self
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -27,6 +30,12 @@ class Problem:
     text: str  #: equal texts are one problem
     floor_us: float | None
 
+    @classmethod
+    def named(cls, entry: Mapping[str, Any], text: str, *more: Any) -> Self:
+        """Of a canonical text, with what the entry says besides; its name is the text if it has none. more: a subclass's own fields."""
+        name, group = entry.get("name") or text, entry.get("group") or "given"
+        return cls(str(name), str(group), text, entry.get("floor_us"), *more)
+
     def as_json(self) -> dict[str, Any]:
         """What Roster.problem() takes back."""
         return {
@@ -42,6 +51,18 @@ def text_of(entry: Any) -> str:
     text = entry.get("problem") if isinstance(entry, dict) else None
     if not isinstance(text, str):
         raise BadProblem(f"an entry without a text 'problem': {str(entry)[:200]}")
+    return text
+
+
+def known_text(entry: Any) -> str:
+    """The same, of a problem that libvitune knows. Raises BadProblem."""
+    import vitune  # tables read results without it
+
+    text = text_of(entry)
+    try:
+        vitune.Problem(text)
+    except vitune.VituneError as error:
+        raise BadProblem(f"problem '{text}': {error}") from None
     return text
 
 

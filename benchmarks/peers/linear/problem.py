@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import vitune
-
 from ..engine import problems
 from ..engine.problems import BadProblem
 
@@ -105,11 +103,7 @@ class Problem(problems.Problem):
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> "Problem":
         """Of an object with `problem` and optionally name, group, floor_us. Raises BadProblem."""
-        text = problems.text_of(entry)
-        try:
-            vitune.Problem(text)
-        except vitune.VituneError as error:
-            raise BadProblem(f"problem '{text}': {error}") from None
+        text = problems.known_text(entry)
         operator, *words = text.split()
         _check(text, words)
         k = next(word[2:] for word in words if word.startswith("k="))
@@ -118,9 +112,4 @@ class Problem(problems.Problem):
         words = [word for word in words if word not in defaults]
         words.sort(key=lambda word: _WORDS.index(_known(word)))
         canonical = " ".join([operator, *words])
-        return cls(
-            str(entry.get("name") or canonical),
-            str(entry.get("group") or "given"),
-            canonical,
-            entry.get("floor_us"),
-        )
+        return cls.named(entry, canonical)

@@ -7,8 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import vitune
-
 from ..engine import problems
 from ..engine.problems import BadProblem
 from . import expression
@@ -113,22 +111,13 @@ class Problem(problems.Problem):
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> "Problem":
         """Of an object with `problem` and optionally name, group, floor_us. Raises BadProblem."""
-        text = problems.text_of(entry)
-        try:
-            vitune.Problem(text)
-        except vitune.VituneError as error:
-            raise BadProblem(f"problem '{text}': {error}") from None
+        text = problems.known_text(entry)
         operator, *words = text.split()
         words = [word for word in words if word not in _DEFAULTS]
         words.sort(key=lambda word: _WORDS.index(_known(word)))
         written = cls("", "", " ".join([operator, *words]), None)
         canonical = " ".join([operator, *map(written._without_dense_strides, words)])
-        return cls(
-            str(entry.get("name") or canonical),
-            str(entry.get("group") or "given"),
-            canonical,
-            entry.get("floor_us"),
-        )
+        return cls.named(entry, canonical)
 
     def _without_dense_strides(self, word: str) -> str:
         """"a=bf16@768x1" as "a=bf16" where that is the same."""

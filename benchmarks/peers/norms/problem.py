@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import vitune
-
 from ..engine import problems
 from ..engine.problems import BadProblem
 
@@ -76,19 +74,10 @@ class Problem(problems.Problem):
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> "Problem":
         """Of an object with `problem` and optionally name, group, floor_us. Raises BadProblem."""
-        text = problems.text_of(entry)
-        try:
-            vitune.Problem(text)
-        except vitune.VituneError as error:
-            raise BadProblem(f"problem '{text}': {error}") from None
+        text = problems.known_text(entry)
         operator, *words = text.split()
         _check(text, operator, words)
         words = [word for word in words if _known(word) != "eps=" or float(word[4:]) != EPS]
         words.sort(key=lambda word: _WORDS[operator].index(_known(word)))
         canonical = " ".join([operator, *words])
-        return cls(
-            str(entry.get("name") or canonical),
-            str(entry.get("group") or "given"),
-            canonical,
-            entry.get("floor_us"),
-        )
+        return cls.named(entry, canonical)

@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import vitune
-
 from ..engine import problems
 from ..engine.problems import BadProblem
 
@@ -44,11 +42,7 @@ class Problem(problems.Problem):
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> "Problem":
         """Of an object with `problem` and optionally name, group, floor_us. Raises BadProblem."""
-        text = problems.text_of(entry)
-        try:
-            vitune.Problem(text)
-        except vitune.VituneError as error:
-            raise BadProblem(f"problem '{text}': {error}") from None
+        text = problems.known_text(entry)
         _, *words = text.split()
         for word in words:
             key, equals, _ = word.partition("=")
@@ -59,6 +53,4 @@ class Problem(problems.Problem):
                 )
         if not any(word.startswith("lengths=") for word in words):
             raise BadProblem(f"problem '{text}': say lengths=, which the peers' calls have")
-        return cls(
-            str(entry.get("name") or text), str(entry.get("group") or "given"), text, entry.get("floor_us")
-        )
+        return cls.named(entry, text)

@@ -88,7 +88,7 @@ def _convolution(node: fx.Node) -> Optional[Convolution]:
     stride, padding, dilation = map(pair, (stride, padding, dilation))
     if stride is None or padding is None or dilation != (1, 1) or result.dtype not in (torch.bfloat16, torch.float16):
         return None
-    if patches_of(given, kernel, stride, padding, dilation, groups) is not None or not benchmark.can_race(result.device):
+    if patches_of(given, kernel, stride, padding, dilation, groups) is not None or not benchmark.can_race(result.device) or benchmark.must_repeat():
         return None
     return Convolution(node, x, weight, bias, stride, padding)
 

@@ -49,7 +49,7 @@ class Convolution(NamedTuple):
 
 
 def raced(convolutions: Sequence[Convolution]) -> Optional[tuple[list[Optional[SpaceToDepth]], Times]]:
-    """How each is computed, None: as it is but for its layout; and the times of all. None: they are not faster, or nobody may tell."""
+    """How each is computed, None: as it is but for its layout; and the times of all. None: they are not faster, or nobody can tell."""
     forms: list[Optional[SpaceToDepth]] = []
     ours_us = theirs_us = 0.0
     for found in convolutions:
@@ -73,7 +73,7 @@ _Form = Callable[[Convolution], _Given]
 
 def _times_of(found: Convolution, ours: _Form, theirs: _Form) -> Optional[Times]:
     """Once for each kind of convolution."""
-    library = torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic, benchmark.must_repeat()
+    library = torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic
     key = (ours, theirs, kind_of((value_of(found.x), value_of(found.weight), value_of(found.node))), found.trains, found.stride, found.padding,
            found.is_first, library)
     if key not in _times:
