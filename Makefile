@@ -95,10 +95,8 @@ python-test: $(BUILD)/build.ninja  ## test the Python package on the emulated de
 	cmake --build $(BUILD) --target vitune_shared vitune vitune_torch vitune_torch_staged vitune_emulated_cuda vitune_emulated_nvrtc
 	@rm -rf $(EMULATED)/kernels && mkdir -p $(EMULATED)/kernels
 	@cd python && export LD_LIBRARY_PATH=$(EMULATED) CUDA_HOME=$(EMULATED) VITUNE_EMULATED_KERNELS=$(EMULATED)/kernels \
-	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; failed=0; \
-	  $(PYTHON) -m unittest discover -s tests -t . $(ARGS) || failed=1; \
-	  VITUNE_TEST_OPERATORS=$(STAGED) $(PYTHON) -m unittest discover -s tests -t . -p 'test_torch_*.py' $(ARGS) || failed=1; \
-	  exit $$failed
+	  VITUNE_TEST_LIBRARY=$(abspath $(BUILD))/libvitune.so.0; \
+	  $(PYTHON) ../cmake/run_python_tests.py --operators $(STAGED) $(ARGS)
 
 TORCH ?= torch==2.11.*
 TORCH_HOME := $(abspath build/python-torch)

@@ -21,7 +21,7 @@ namespace {
 
 // True if the runner-up is its equal, so that a fixed order decided.
 bool is_tie(const Winner& winner) {
-  return winner.lead_percent <= kTiePercent && winner.lead_low_percent <= kNegligiblePercent;
+  return winner.lead_percent <= kTiePercent;
 }
 
 using nlohmann::ordered_json;

@@ -68,10 +68,15 @@ TEST(Race, OfOtherEqualsThatOfFewerRegistersWins) {
   EXPECT_EQ(decide_race(entries, result, Objective::kCold).winner, 1u);
 }
 
-TEST(Race, ASignificantLeadOfHalfAPercentBeatsThePreviousWinner) {
-  const auto result = noisy({10.0, 10.05}, 0.002, 60, 3);
-  const auto decision = decide_race({entry(2), entry(1, true, true)}, result, Objective::kCold);
-  EXPECT_EQ(decision.winner, 0u);
+// However sure it is: another tune may not have met the faster one.
+TEST(Race, ALeadOfHalfAPercentIsATieAndOneOfTwoIsNot) {
+  const std::vector<RaceEntry> entries = {entry(2), entry(1, true, true)};
+  const auto half = decide_race(entries, noisy({10.0, 10.05}, 0.002, 60, 3), Objective::kCold);
+  EXPECT_EQ(half.winner, 1u);
+  EXPECT_TRUE(half.resolved);
+  const auto two = decide_race(entries, noisy({10.0, 10.2}, 0.002, 60, 3), Objective::kCold);
+  EXPECT_EQ(two.winner, 0u);
+  EXPECT_TRUE(two.resolved);
 }
 
 TEST(Race, TheObjectiveDecidesWhichTimingsCount) {
@@ -151,7 +156,8 @@ class RealisticTimer {
   double time_ = 0;
 };
 
-TEST(Race, TheWinnerIsWithinOnePercentOfTheTruthOnANoisyTimer) {
+// A tie is one percent wide, and a timer that noisy errs by a fifth of that.
+TEST(Race, TheWinnerIsHardlyMoreThanATieFromTheTruthOnANoisyTimer) {
   constexpr int kRuns = 2000;
   constexpr int kRounds = 30, kHeats = 4;
   int good = 0;
@@ -180,7 +186,7 @@ TEST(Race, TheWinnerIsWithinOnePercentOfTheTruthOnANoisyTimer) {
       if (decision.resolved) break;
     }
     const double best = *std::min_element(truth.begin(), truth.end());
-    good += truth[decision.winner] <= 1.01 * best;
+    good += truth[decision.winner] <= 1.012 * best;
   }
   EXPECT_GE(good, kRuns * 99 / 100);
 }

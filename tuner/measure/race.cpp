@@ -26,13 +26,8 @@ std::size_t fastest(const RaceResult& result, Objective objective) {
   return best;
 }
 
-// Not merely above zero: the fastest of several equals looks faster than each of them, since it was
-// chosen for that.
-bool significantly_slower(const Interval& slowdown) { return slowdown.low > kNegligiblePercent; }
-
-bool equals(const Interval& slowdown) {
-  return !significantly_slower(slowdown) && slowdown.median <= kTiePercent;
-}
+// Beyond doubt.
+bool slower(const Interval& slowdown) { return slowdown.low > kTiePercent; }
 
 // True if the calls that the objective does not look at are faster with `base`, beyond doubt.
 bool faster_otherwise(const RaceResult& result, Objective objective, std::size_t base,
@@ -70,9 +65,9 @@ RaceDecision decide_race(const std::vector<RaceEntry>& entries, const RaceResult
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (i == best) continue;
     const Interval slowdown = slowdown_percent(result, objective, best, i);
-    if (significantly_slower(slowdown)) continue;
+    if (slower(slowdown)) continue;
     if (slowdown.high > kTiePercent) decision.resolved = false;
-    if (!equals(slowdown)) continue;
+    if (slowdown.median > kTiePercent) continue;
     const bool ahead = faster_otherwise(result, objective, i, decision.winner);
     const bool behind = faster_otherwise(result, objective, decision.winner, i);
     if (ahead || (!behind && preferred(entries[i], entries[decision.winner]))) decision.winner = i;
