@@ -20,9 +20,7 @@ namespace vitune {
 namespace {
 
 // True if the runner-up is its equal, so that a fixed order decided.
-bool is_tie(const Winner& winner) {
-  return winner.lead_percent <= kTiePercent;
-}
+bool is_tie(const Winner& winner) { return winner.lead_percent <= kTiePercent; }
 
 using nlohmann::ordered_json;
 

@@ -45,7 +45,7 @@ struct RaceDecision {
   std::size_t winner = 0;
   std::optional<std::size_t> runner_up;
   Interval lead;  // how much slower the runner-up is, percent of the winner's time
-  // True if every contestant is either significantly slower than the fastest or shown to be its
+  // True if every contestant is either slower than the fastest beyond doubt or shown to be its
   // equal; else more rounds would help.
   bool resolved = true;
 };
