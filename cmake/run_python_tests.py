@@ -90,11 +90,13 @@ def prepare() -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
+    parser.add_argument("--files", metavar="REGEX", default="", help="those alone whose names have it")
     parser.add_argument("--limit", type=float, metavar="SECONDS")
     parser.add_argument("--operators", metavar="FILE", help="the staged library of PyTorch's operators")
     arguments, words = parser.parse_known_args()  # others are unittest's: -k NAME, -v
     until = time.monotonic() + (float("inf") if arguments.limit is None else arguments.limit)
     todo = files(arguments.operators, None if arguments.limit is None else of_commit())
+    todo = [each for each in todo if re.search(arguments.files, each.name)]
     prepare()
     failed: list[File] = []
     late: list[File] = []

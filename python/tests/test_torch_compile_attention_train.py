@@ -219,6 +219,7 @@ class PatternTest(AttentionCase):
 
     def test_a_softmax_between_two_products_is_the_call_that_it_stands_for(self):
         cases = {"a factor": (Attends(lambda q, k, v, model: ((q @ k.transpose(-2, -1)) * 0.3).softmax(-1) @ v), PACKED),
+                 "a divisor": (Attends(lambda q, k, v, model: ((q @ k.transpose(-2, -1)) / 3.0).softmax(-1) @ v), PACKED),
                  "queries scaled": (Attends(lambda q, k, v, model: ((q * 0.3) @ k.transpose(-2, -1)).softmax(-1) @ v), PACKED),
                  "a bias": (Attends(lambda q, k, v, model: ((q @ k.transpose(-2, -1)) * 0.3 + model.bias).softmax(-1) @ v, bias=(1, 2, 5, 5)), PACKED),
                  "a bias of three dimensions": (Attends(lambda q, k, v, model: (q @ k.transpose(-2, -1) + model.bias).softmax(-1) @ v, bias=(2, 5, 5)), PACKED),
@@ -249,6 +250,42 @@ class PatternTest(AttentionCase):
             self.assertEqual(self.expect_eagers(Attends(lambda q, k, v, model: scores(q, k).softmax(-1).to(kind).to(v.dtype) @ v), x_of(), 1e-5), [])
         calls = self.expect_eagers(Attends(cosine, bias=(2, 1, 1)).half(), x_of().half(), 2e-2)
         self.assertIn("fp16 queries could overflow", calls[0].reason)
+
+    def test_numbers_that_hide_rows_stay_beside_a_bias_that_is_learned(self):
+        """Of a row that is masked as a whole: eager's weights are all alike there."""
+        row, least = torch.arange(5).view(5, 1) == 2, torch.finfo(torch.float32).min
+
+        def written(made):
+            return lambda q, k, v, model: (q @ k.transpose(-2, -1) + made(model.bias)).softmax(-1) @ v
+
+        def windows(q, k, v, model):
+            masks = torch.where(torch.arange(50).view(2, 5, 5) // 5 == 3, -1e9, 0.0)
+            scores = (q @ k.transpose(-2, -1) + model.bias).view(-1, 2, 2, 5, 5) + masks.unsqueeze(1).unsqueeze(0)
+            return scores.view(-1, 2, 5, 5).softmax(-1) @ v
+        cases = {"fill": written(lambda bias: bias.masked_fill(row, -1e9)), "least": written(lambda bias: bias.masked_fill(row, least)),
+                 "whole number": written(lambda bias: bias.masked_fill(row, -1_000_000)), "choice": written(lambda bias: torch.where(row, -1e9, bias)),
+                 "product": written(lambda bias: bias - row * 1e9), "windows": windows,
+                 "call": lambda q, k, v, model: plain(q, k, v, model, attn_mask=model.bias.masked_fill(row, -1e9))}
+        for name, attend in cases.items():
+            with self.subTest(name):
+                calls = self.expect_eagers(Attends(attend, bias=(1, 2, 5, 5)), x_of(4), 1e-5)
+                self.assertEqual([(call.replaced, "masked by a number" in call.reason) for call in calls], [(False, True)], calls)
+        for fill in (-100.0, -1e5, -torch.inf):  # the last of a part of a row
+            with self.subTest(fill):
+                part = row & (torch.arange(5) > 2)
+                self.expect_attends([PACKED], Attends(written(lambda bias, fill=fill, part=part: bias.masked_fill(part, fill)), bias=(1, 2, 5, 5)), x_of(4))
+
+    def test_pytorchs_formula_knows_rows_that_are_masked_as_a_whole(self):
+        """Against a softmax: the gradients of PyTorch's own call are others there."""
+        for fill in (-1e9, torch.finfo(torch.float32).min):
+            with self.subTest(fill):
+                mask = torch.zeros(5, 5).masked_fill(torch.arange(5).view(5, 1) == 2, fill)
+                q, k, v, dout = (torch.randn(2, 2, 5, 8, requires_grad=True) for _ in range(4))
+                want = (q @ k.transpose(-2, -1) * 0.3 + mask).softmax(-1) @ v
+                out, lse = training.attention_by_torch(q, k, v, mask, False, 0.3, attention_train.ROWS)
+                *found, _ = training.attention_backward_by_torch(dout, q, k, v, mask, out, lse, False, 0.3, False)
+                for got, right in zip((out, *found), (want, *torch.autograd.grad(want, (q, k, v), dout)), strict=True):
+                    torch.testing.assert_close(got, right)
 
     def test_a_memory_that_changes_before_is_seen(self):
         def doubled(q, k, v, model):
@@ -420,6 +457,14 @@ class ServedTest(AttentionCase):
             calls = self.expect_attends([target], model, x_of(), 3e-2, on=True)
             canonical = [attention_ops.context_of(0).query(vitune.Problem(text)).problem for text in self.asked]
             self.assertEqual(canonical, [calls[0].selections[1].problem])
+
+    def test_operands_without_contiguous_rows_are_copied_and_served(self):
+        """As Visformer's."""
+        def columns(q, k, v, model):
+            return plain(*(each.transpose(-2, -1).contiguous().transpose(-2, -1) for each in (q, k, v)), model)
+        with mock.patch.object(training, "attention_by_torch", side_effect=AssertionError("by PyTorch")):
+            self.expect_attends([APART], Attends(columns, fused=False), x_of(), 3e-2, on=True)
+        self.assertEqual(len(self.asked), 1)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,8 @@ def _scores(q: Tensor, k: Tensor, mask: Optional[Tensor], is_causal: bool, scale
 
 
 def _weights(scores: Tensor, lse: Tensor) -> Tensor:
-    return (scores - lse.masked_fill(lse == -torch.inf, torch.inf).unsqueeze(-1)).exp()
+    """Not exp(scores - lse): where all of a row is as good as infinite lse has lost the number of its keys."""
+    return scores.softmax(-1).masked_fill((lse == -torch.inf).unsqueeze(-1), 0)
 
 
 def attention_by_torch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool, scale: Optional[float],
@@ -154,6 +155,11 @@ def unpacked(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return qkv.permute(2, 0, 3, 1, 4).unbind(0)
 
 
+def _with_rows(tensor: Tensor) -> Tensor:
+    """Itself, or a copy whose last dimension is contiguous, as kernels read it."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
 def _like(tensor: Tensor) -> Tensor:
     made = torch.empty_like(tensor)
     return made if made.stride(-1) == 1 else torch.empty_like(tensor, memory_format=torch.contiguous_format)
@@ -176,13 +182,14 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal:
              order: int) -> tuple[Tensor, Tensor]:
     if attention_ops.math_alone():
         raise Unsupported(attention_ops.MATH_ALONE)
+    q, k, v = map(_with_rows, (q, k, v))
     return attention_ops.run(q, k, v, mask, is_causal, scale, k.shape[1] != q.shape[1], True, True, order)
 
 
 def _backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], out: Tensor, lse: Tensor, gradients: Gradients,
               is_causal: bool, scale: Optional[float]) -> None:
     # Whoever hooks saved tensors may give them back otherwise.
-    q, k, v, out = (tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in (q, k, v, out))
+    q, k, v, out = map(_with_rows, (q, k, v, out))
     dout, lse = _readable(dout, out), lse.contiguous()
     read = _read(mask, gradients)
     aligned = (q, k, v, out, dout, *gradients[:3])

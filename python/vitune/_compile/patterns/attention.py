@@ -239,6 +239,10 @@ def _is_factor(found: tree.Found) -> bool:
         scores.shape == value_of(found.root).shape and tuple(factor.shape[-2:]) == (1, 1))
 
 
+def _is_divisor(found: tree.Found) -> bool:
+    return isinstance(found["divisor"], (int, float)) and _LEAST_SCALE <= found["divisor"] <= 1 / _LEAST_SCALE
+
+
 def _scales_q(found: tree.Found) -> bool:
     """Whether it is a number that scales may be, times q in the product's type, which nothing else takes."""
     factor, product = found["factor_of_q"], only_user(found.root)
@@ -268,9 +272,10 @@ _MASK = Tree("add add_", input="scores", other="mask", alpha=1).where(_is_mask)
 _MASK_OF_WINDOWS = Tree("view reshape", input=Tree("add add_", alpha=1, input=Tree("view reshape", input="scores", shape="five").named("by_windows"),
                                                    other="mask")).where(_is_mask_of_windows)
 _FACTOR = Tree(" ".join(FACTORS), input="scores", other="factor").where(_is_factor)
+_DIVISOR = Tree("div", input="scores", other="divisor", rounding_mode=None).where(_is_divisor)
 _SCALED = Tree("mul", input="q", other="factor_of_q").where(_scales_q)
 _PRODUCT = _product(Either(_SCALED, "q"), Either(Tree("contiguous", input="keys"), "keys")).named("product")
-_SOFTMAX = Tree("softmax", input=Steps(Either(_MASK_OF_WINDOWS, _MASK), Steps(_FACTOR, _PRODUCT, "scores", "factors"), "scores", "masks")).where(
+_SOFTMAX = Tree("softmax", input=Steps(Either(_MASK_OF_WINDOWS, _MASK), Steps(Either(_FACTOR, _DIVISOR), _PRODUCT, "scores", "factors"), "scores", "masks")).where(
     lambda found: found["dim"] in (-1, value_of(found.root).dim() - 1) and value_of(found["product"]).shape == value_of(found.root).shape)
 #: What changes weights in their type alone, or drops some.
 _WRITTEN_OUT = _product(Steps(Either(Tree("to dropout").where(_keeps_weights), QUIET), _SOFTMAX, into="kept"), "v")
@@ -309,7 +314,7 @@ class Written(NamedTuple):
 
     @property
     def _factors(self) -> list[Any]:
-        return [step["factor"] for step in self.found["factors"]]
+        return [1 / step["divisor"] if "divisor" in step.bound else step["factor"] for step in self.found["factors"]]
 
     @property
     def masks(self) -> list[tuple[fx.Node, bool]]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
 
 from ..._ops import attention as attention_ops, attention_dropout as dropout_ops, attention_training as training_ops
 from ..._ops.dropout_mask import dropped_of
@@ -48,8 +49,11 @@ class Bias(NamedTuple):
 
     @staticmethod
     def of(mask: Any, last: fx.Node) -> "Optional[Bias]":
+        """What a call is given. Raises Unsupported: see _hides()."""
         if mask is None:
             return None
+        if wants_gradient(value_of(mask)) and _hides(mask):
+            raise Unsupported(_HIDES)
         found = bias_of_windows(mask, last)
         return Bias(mask, None, ()) if found is None else Bias(*found)
 
@@ -64,6 +68,8 @@ class Bias(NamedTuple):
         (bias, of_windows), *further = masks
         if of_windows or [windows for _, windows in further] not in ([], [True]) or not wants_gradient(value_of(bias)):
             raise Unsupported("what is added to its scores is not a bias that is learned and, at most, masks of windows")
+        if any(_hides(mask) for mask, _ in masks):
+            raise Unsupported(_HIDES)
         return Bias(bias, further[0][0] if further else None, ())
 
     @property
@@ -75,6 +81,29 @@ class Bias(NamedTuple):
         mask = of(self.node) if self.windows is None else of(self.node) + of(self.windows).squeeze(0)
         kind = value_of(self.node).dtype
         return mask.to(torch.float32) if kind in _SIXTEEN_BITS and kind != dtype else mask
+
+
+#: A number that is as good as infinite beside scores.
+_LARGE = 1e5
+_HIDES = "scores are masked by a number beyond 100,000: the gradients of a row that is masked as a whole would be others"
+
+
+def _hides(mask: fx.Node) -> bool:
+    """Whether such a number is among what a mask is made of. A row that has it at all keys has a log-sum-exp which rounds to it, and
+    exp(score - log-sum-exp) is 1 there for each of the n keys, in the place of 1/n."""
+    seen, todo = {mask}, [mask]
+    while todo:
+        node = todo.pop()
+        if any(_is_large(leaf) for leaf in tree_leaves((node.args, node.kwargs))):
+            return True
+        todo += [taken for taken in node.all_input_nodes if taken not in seen]
+        seen.update(node.all_input_nodes)
+    return False
+
+
+def _is_large(word: Any) -> bool:
+    """Sizes are positive whole numbers. An infinite number hides a row from PyTorch too."""
+    return type(word) is float and _LARGE < abs(word) < math.inf or type(word) is int and word < -_LARGE
 
 
 class Place(NamedTuple):
