@@ -78,7 +78,6 @@ def of_commit() -> int:
 
 def prepare() -> None:
     """What all processes share, so that each need not load it."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # others run beside
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT))
     try:
