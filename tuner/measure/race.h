@@ -4,8 +4,8 @@
 // kernel. So a lead counts only if its interval lies above the width of a tie; among equals the
 // order is: whoever is clearly faster by the other objective (warm calls where cold ones decide,
 // and the other way round), the previous winner, the default, fewer registers, the smaller
-// canonical text. The width costs a winner 0.2 % in the mean and gives the same winner again in
-// nine tunes of ten, for eight with a quarter of it
+// canonical text. Simulated on recorded spaces the width costs a winner 0.1 % in the mean and gives
+// the same winner again in nine tunes of ten or more
 // (docs/lab/2026-11-30-the-same-winner-again.md).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
